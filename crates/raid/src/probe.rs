@@ -17,6 +17,7 @@ use crate::read_at::ReadAt;
 use crate::superblock::features::Features;
 use crate::superblock::v1::{FIXED_BYTES, MAX_BYTES};
 use crate::superblock::{MAGIC, Superblock};
+use crate::uuid::Uuid;
 
 /// How often a journal is followed whose tail moves meanwhile.
 const JOURNAL_TRIES: usize = 4;
@@ -60,13 +61,44 @@ pub enum ProbeError {
     /// A structure is damaged, or of a kind that is not known.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// Two superblocks hold good. One is of an older use of the device.
+    /// Two superblocks hold good. One is of an older use of the device, or was written as data.
     #[error(
         "superblocks {} and {} both hold good (arrays {} and {}): which one counts cannot be told; \
-         the one of an older use can be removed with mdadm --zero-superblock --metadata=...",
+         one of them is of an older use, or is data of the other's array",
         .0.metadata, .1.metadata, .0.array_uuid, .1.array_uuid
     )]
     Ambiguous(Box<Superblock>, Box<Superblock>),
+}
+
+/// What is known of a device's superblock before it is read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The array.
+    pub array: Option<Uuid>,
+    /// The format. An array's UUID is no secret to its users, so that they can write superblocks
+    /// with it; its format tells these from its own.
+    pub metadata: Option<Metadata>,
+}
+
+impl Known {
+    /// That it is one of this array, and in this format.
+    #[must_use]
+    pub const fn of(superblock: &Superblock) -> Self {
+        Self { array: Some(superblock.array_uuid), metadata: Some(superblock.metadata) }
+    }
+
+    fn fits(&self, superblock: &Superblock) -> bool {
+        self.array.is_none_or(|array| array == superblock.array_uuid)
+            && self.metadata.is_none_or(|metadata| metadata == superblock.metadata)
+    }
+}
+
+/// [`probe_for`] without knowledge of the device.
+///
+/// # Errors
+/// As [`probe_for`].
+pub fn probe(device: &dyn ReadAt) -> Result<Option<MemberRecord>, ProbeError> {
+    probe_for(device, Known::default())
 }
 
 /// Looks for a superblock in all four places, and reads it with what belongs to it. `None` where
@@ -76,36 +108,28 @@ pub enum ProbeError {
 /// counts only if no other place has a good superblock: where another format would have its own,
 /// this one may have data.
 ///
+/// Of several good ones the one counts that is as it is known to be. Of several such, or if there
+/// is none, the one counts in whose data area all the others lie, but which lies in none of theirs:
+/// whoever may write to the array may have written them.
+///
 /// # Errors
-/// If the only superblock, or something it points to, is damaged or unknown; where two are good;
-/// where a read fails.
-pub fn probe(device: &dyn ReadAt) -> Result<Option<MemberRecord>, ProbeError> {
+/// If the only superblock, or something it points to, is damaged or unknown; where several are good
+/// and none of them counts; where a read fails.
+pub fn probe_for(device: &dyn ReadAt, known: Known) -> Result<Option<MemberRecord>, ProbeError> {
     let device_sectors = device.size_bytes() / SECTOR;
-    let mut good: Option<Superblock> = None;
+    let mut good: Vec<Superblock> = Vec::new();
     let mut damaged: Option<Invalid> = None;
     let mut unreadable: Option<ProbeError> = None;
     for metadata in Metadata::ALL {
         let Some(sector) = metadata.super_sector(device_sectors) else { continue };
-        let found = match read_superblock(device, metadata, sector, device_sectors) {
-            Ok(found) => found,
-            Err(error) => {
-                unreadable.get_or_insert(error);
-                continue;
-            }
-        };
-        match (found, good.take()) {
-            (Some(Ok(second)), Some(first)) => {
-                return Err(ProbeError::Ambiguous(Box::new(first), Box::new(second)));
-            }
-            (Some(Ok(superblock)), None) => good = Some(superblock),
-            (Some(Err(invalid)), first) => {
-                damaged.get_or_insert(invalid);
-                good = first;
-            }
-            (None, first) => good = first,
+        match read_superblock(device, metadata, sector, device_sectors) {
+            Ok(Some(Ok(superblock))) => good.push(superblock),
+            Ok(Some(Err(invalid))) => drop(damaged.get_or_insert(invalid)),
+            Ok(None) => {}
+            Err(error) => drop(unreadable.get_or_insert(error)),
         }
     }
-    match (good, damaged) {
+    match (choose(good, known)?, damaged) {
         (Some(superblock), _) if superblock.journal_tail.is_some() => {
             read_journal_device(device, superblock).map(Some)
         }
@@ -117,6 +141,48 @@ pub fn probe(device: &dyn ReadAt) -> Result<Option<MemberRecord>, ProbeError> {
             (None, None) => Ok(None),
         },
     }
+}
+
+/// The one of several good superblocks that counts.
+fn choose(mut good: Vec<Superblock>, known: Known) -> Result<Option<Superblock>, ProbeError> {
+    if good.iter().any(|superblock| known.fits(superblock)) {
+        good.retain(|superblock| known.fits(superblock));
+    }
+    let outranks = |a: &Superblock, b: &Superblock| a.may_hold(b) && !b.may_hold(a);
+    let counts = |i: usize| good.iter().enumerate().all(|(j, other)| i == j || outranks(&good[i], other));
+    if let Some(i) = (0..good.len()).find(|i| counts(*i)) {
+        return Ok(Some(good.swap_remove(i)));
+    }
+    let mut good = good.into_iter().map(Box::new);
+    match (good.next(), good.next()) {
+        (Some(first), Some(second)) => Err(ProbeError::Ambiguous(first, second)),
+        _ => Ok(None),
+    }
+}
+
+/// Looks at devices that are said to be of one array. If one has several good superblocks, those of
+/// the devices that have only one decide, if these agree on the array and the format.
+pub fn probe_together(
+    devices: &[&dyn ReadAt],
+    known: Known,
+) -> Vec<Result<Option<MemberRecord>, ProbeError>> {
+    let mut found: Vec<_> = devices.iter().map(|device| probe_for(*device, known)).collect();
+    if let Some(known) = common(&found) {
+        for (device, found) in devices.iter().zip(&mut found) {
+            if matches!(found, Err(ProbeError::Ambiguous(..))) {
+                *found = probe_for(*device, known);
+            }
+        }
+    }
+    found
+}
+
+/// What all devices whose superblock could be told say alike.
+fn common(found: &[Result<Option<MemberRecord>, ProbeError>]) -> Option<Known> {
+    let records = found.iter().filter_map(|found| found.as_ref().ok()?.as_ref());
+    let mut all = records.map(|record| Known::of(&record.superblock));
+    let first = all.next()?;
+    all.all(|known| known == first).then_some(first)
 }
 
 /// The bytes that are read for a superblock at `sector`.

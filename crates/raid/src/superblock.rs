@@ -179,6 +179,42 @@ impl Superblock {
         Area { start: self.data_offset.get(), sectors: self.size.get() }
     }
 
+    /// Whether another superblock of the device lies in this one's data area as a whole, so that a
+    /// user of the array may have written it.
+    #[must_use]
+    pub fn may_hold(&self, other: &Self) -> bool {
+        let bytes = match other.metadata {
+            Metadata::V0_90 => v0::BYTES,
+            _ => v1::FIXED_BYTES + 2 * other.dev_roles.len(),
+        };
+        let start = other.super_offset.get();
+        let end = start.saturating_add((bytes as u64).div_ceil(SECTOR));
+        // The ring of a journal has a length of its own.
+        let len = if self.journal_tail.is_some() { self.data_size } else { self.size };
+        let data = Area { start: self.data_offset.get(), sectors: len.get() };
+        data.start <= start && end <= data.end()
+    }
+
+    /// The first field in which two superblocks describe different arrays: its name, and what it is
+    /// here and there.
+    #[must_use]
+    pub fn disagreement(&self, other: &Self) -> Option<(&'static str, String, String)> {
+        let describe = |s: &Self| {
+            [
+                ("metadata", s.metadata.to_string()),
+                ("level", s.level.to_string()),
+                ("layout", s.layout.map_or("none".to_owned(), |l| l.to_string())),
+                ("chunk", format!("{} sectors", s.chunk)),
+                ("size", format!("{} sectors", s.size)),
+                ("raid_disks", s.raid_disks.to_string()),
+                ("ctime", s.ctime.to_string()),
+            ]
+        };
+        let pairs = describe(self).into_iter().zip(describe(other));
+        let ((field, here), (_, there)) = pairs.into_iter().find(|(a, b)| a != b)?;
+        Some((field, here, there))
+    }
+
     /// How the array lies on its members.
     ///
     /// # Errors

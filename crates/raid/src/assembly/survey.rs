@@ -251,20 +251,8 @@ impl Survey {
 
     /// The first field in which the device's superblock contradicts the newest one.
     fn disagreement(&self, index: usize) -> Option<AssemblyError> {
-        let (own, newest) = (&self.devices[index].record.superblock, self.newest());
-        let describe = |s: &Superblock| {
-            [
-                ("metadata", s.metadata.to_string()),
-                ("level", s.level.to_string()),
-                ("layout", s.layout.map_or("none".to_owned(), |l| l.to_string())),
-                ("chunk", format!("{} sectors", s.chunk)),
-                ("size", format!("{} sectors", s.size)),
-                ("raid_disks", s.raid_disks.to_string()),
-                ("ctime", s.ctime.to_string()),
-            ]
-        };
-        let pairs = describe(own).into_iter().zip(describe(newest));
-        let ((field, found), (_, expected)) = pairs.into_iter().find(|(a, b)| a != b)?;
+        let own = &self.devices[index].record.superblock;
+        let (field, found, expected) = own.disagreement(self.newest())?;
         let (device, other) = (self.devices[index].device.clone(), self.newest_device());
         Some(AssemblyError::Disagree { device, field, found, other, expected })
     }

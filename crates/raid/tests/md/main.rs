@@ -8,6 +8,7 @@ mod images;
 mod layouts;
 mod mirrors;
 mod plan;
+mod several;
 mod states;
 mod superblock;
 mod writer;

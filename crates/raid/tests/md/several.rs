@@ -1,0 +1,90 @@
+//! Devices with several good superblocks: users of an array write what they like into its data
+//! area, also superblocks where another format has its own.
+
+use crate::devices::{Sparse, make, spec};
+use pumice_raid::layout::Level;
+use pumice_raid::superblock::v1::V1;
+use pumice_raid::{FormatSpec, Known, Metadata, ProbeError, ReadAt, Uuid, probe, probe_for, probe_together};
+
+const USERS: Uuid = Uuid([0x0D; 16]);
+
+/// Four members, and what a user of the array writes over the places of another format.
+fn ours() -> (FormatSpec, Vec<Sparse>) {
+    let spec = spec(Metadata::V1_2, Level::Raid5, 4);
+    let devices = make(&spec);
+    (spec, devices)
+}
+
+fn forge(device: &mut Sparse, array: Uuid) {
+    let mut forged = spec(Metadata::V0_90, Level::Raid5, 4);
+    forged.array_uuid = array;
+    let (at, bytes) = forged.format().unwrap().members[1].writes[0].clone();
+    device.write(at, &bytes);
+}
+
+fn version(found: Result<Option<pumice_raid::MemberRecord>, ProbeError>) -> Option<Metadata> {
+    match found {
+        Ok(found) => Some(found.unwrap().metadata()),
+        Err(ProbeError::Ambiguous(..)) => None,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn what_is_known_of_the_device_decides() {
+    let (spec, mut devices) = ours();
+    forge(&mut devices[0], USERS);
+    assert_eq!(version(probe(&devices[0])), None);
+    let known = |array, metadata| version(probe_for(&devices[0], Known { array, metadata }));
+    assert_eq!(known(Some(spec.array_uuid), None), Some(Metadata::V1_2));
+    assert_eq!(known(Some(USERS), None), Some(Metadata::V0_90));
+    assert_eq!(known(None, Some(Metadata::V1_2)), Some(Metadata::V1_2));
+    assert_eq!(known(Some(Uuid([7; 16])), None), None);
+    // A user of the array knows its UUID.
+    forge(&mut devices[0], spec.array_uuid);
+    let known = |metadata| version(probe_for(&devices[0], Known { array: Some(spec.array_uuid), metadata }));
+    assert_eq!(known(None), None);
+    assert_eq!(known(Some(Metadata::V1_2)), Some(Metadata::V1_2));
+    // Where there is only one, it is told, whatever was expected.
+    let other = Known { array: Some(USERS), metadata: Some(Metadata::V0_90) };
+    assert_eq!(version(probe_for(&devices[1], other)), Some(Metadata::V1_2));
+}
+
+#[test]
+fn the_devices_that_have_only_one_superblock_decide() {
+    let (spec, mut devices) = ours();
+    let look = |devices: &[Sparse]| -> Vec<_> {
+        let devices: Vec<&dyn ReadAt> = devices.iter().map(|device| device as &dyn ReadAt).collect();
+        probe_together(&devices, Known::default()).into_iter().map(version).collect()
+    };
+    let own = Some(Metadata::V1_2);
+    for i in 0..3 {
+        forge(&mut devices[i], spec.array_uuid);
+        assert_eq!(look(&devices), [own; 4]);
+    }
+    // The others are not of one mind.
+    let mut foreign = make(&FormatSpec { array_uuid: USERS, ..spec.clone() }).remove(0);
+    let mixed = [devices[0].clone(), devices[3].clone(), foreign.clone()];
+    assert_eq!(look(&mixed), [None, own, own]);
+    forge(&mut foreign, USERS);
+    forge(&mut devices[3], spec.array_uuid);
+    assert_eq!(look(&devices), [None; 4], "nobody is left to decide");
+}
+
+/// A superblock of 1.0 names its data area: if that does not reach the other superblock, the two
+/// are not alike.
+#[test]
+fn a_superblock_in_the_data_of_another_does_not_count() {
+    for (component, counts) in [(None, Some(Metadata::V1_2)), (Some(32 << 20), None)] {
+        let own = FormatSpec { component_bytes: component, ..spec(Metadata::V1_2, Level::Raid5, 4) };
+        let mut device = make(&own).remove(0);
+        let other = FormatSpec { array_uuid: USERS, ..spec(Metadata::V1_0, Level::Raid5, 4) };
+        let (at, bytes) = other.format().unwrap().members[0].writes[0].clone();
+        let mut forged = V1::decode(&bytes, Metadata::V1_0).unwrap();
+        forged.data_offset = 4096;
+        forged.data_size -= 4096;
+        forged.size = 8192;
+        device.write(at, &forged.encode());
+        assert_eq!(version(probe(&device)), counts, "{component:?}");
+    }
+}
