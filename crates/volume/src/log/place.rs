@@ -11,6 +11,8 @@ pub const HEAD_BYTES: u64 = 4096;
 pub const HEADS: u64 = 2;
 /// The least room for records, in bytes.
 pub const MIN_RECORDS: u64 = 1 << 20;
+/// The most, whatever lies free: all of it is read, in memory, before a volume is opened.
+pub const MAX_RECORDS: u64 = 1 << 30;
 
 /// A run of bytes, from the start of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +59,7 @@ pub fn region(superblock: &Superblock) -> Result<Region, NoRoom> {
         .unwrap_or(0)
         .next_multiple_of(BLOCK);
     let room = data.checked_sub(end).ok_or(NoRoom { free: 0 })?;
-    let len = room.saturating_sub(HEADS * HEAD_BYTES) / BLOCK * BLOCK;
+    let len = (room.saturating_sub(HEADS * HEAD_BYTES) / BLOCK * BLOCK).min(MAX_RECORDS);
     if len < MIN_RECORDS || !data.is_multiple_of(BLOCK) {
         return Err(NoRoom { free: room });
     }
@@ -168,6 +170,17 @@ mod tests {
                 }
                 assert_eq!(region(&sb).is_ok(), end < 4200, "{last} to {end}");
             }
+        }
+    }
+
+    /// Superblocks may place the data anywhere.
+    #[test]
+    fn a_log_is_never_larger_than_memory_bears() {
+        let mut sb = superblock();
+        for data in [(1 << 30) + (1 << 20), 1 << 40, u64::MAX / SECTOR * SECTOR / BLOCK * BLOCK] {
+            sb.data_offset = pumice_units::Sectors(data / SECTOR);
+            let found = region(&sb).unwrap();
+            assert_eq!((found.len, found.heads()), (MAX_RECORDS, data - HEADS * HEAD_BYTES));
         }
     }
 
