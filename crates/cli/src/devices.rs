@@ -11,7 +11,7 @@ use pumice_host::probe::DriveReader;
 use pumice_host::target::{JournalDrive, Member, Target};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
-use pumice_raid::{Array, AssemblyError, MemberRecord, assemble, probe};
+use pumice_raid::{Array, AssemblyError, Known, MemberRecord, ReadAt, assemble, probe_together};
 use pumice_units::Role;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -235,10 +235,13 @@ pub(crate) fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>
     let mut out = Vec::with_capacity(paths.len());
     let devices = open(&local, access, !remote.is_empty())?;
     let node = LocalNode::new("probe", devices.clone(), &Peers::new(), NodeOptions::default());
-    for (i, (path, device)) in local.iter().zip(devices).enumerate() {
+    let drives = devices.iter().zip(1..).map(|(device, id)| (DriveId(id), device.size_bytes()));
+    let readers: Vec<_> = drives.map(|(drive, size)| DriveReader::new(&node, drive, size)).collect();
+    let readers: Vec<&dyn ReadAt> = readers.iter().map(|reader| reader as &dyn ReadAt).collect();
+    let found = probe_together(&readers, Known::default());
+    for ((path, device), record) in local.iter().zip(devices).zip(found) {
         let path = tagged::split(path)?.0.display().to_string();
-        let reader = DriveReader::new(&node, DriveId(i as u32 + 1), device.size_bytes());
-        let record = probe(&reader).map_err(|error| Failure::new(format!("{path}: {error}")))?;
+        let record = record.map_err(|error| Failure::new(format!("{path}: {error}")))?;
         out.push(Probed { path, place: Place::Here(device), record });
     }
     out.extend(far);

@@ -7,8 +7,8 @@ use pumice_host::probe::DriveReader;
 use pumice_initiator::DigestPolicy;
 use pumice_nvme::spec::Nqn;
 use pumice_offload::{DataNode, DriveId, ErrorKind, Hosts};
-use pumice_raid::probe;
 use pumice_raid::probe::probed_spans;
+use pumice_raid::{Known, ReadAt, probe_together};
 use pumice_remote::{Dial, RemoteNode};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -233,9 +233,11 @@ pub(crate) fn look_at(node: &Arc<RemoteNode>, name: &RemoteName) -> Vec<Result<P
     let named = node.drives().iter().filter(|d| name.nsid.is_none_or(|nsid| d.id == DriveId(nsid)));
     let named: Vec<_> = named.map(|drive| (drive.id, drive.size_bytes)).collect();
     let readers = DriveReader::ahead(&**node, &named, probed_spans);
-    for ((id, _), reader) in named.into_iter().zip(readers) {
+    let readers: Vec<&dyn ReadAt> = readers.iter().map(|reader| reader as &dyn ReadAt).collect();
+    let found = probe_together(&readers, Known::default());
+    for ((id, _), found) in named.into_iter().zip(found) {
         let path = RemoteName { nsid: Some(id.0), ..*name }.to_string();
-        match probe(&reader) {
+        match found {
             Ok(None) if name.nsid.is_none() => {}
             Ok(record) => {
                 let place = Place::There(Arc::clone(node), id);

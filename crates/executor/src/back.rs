@@ -2,9 +2,10 @@
 
 use crate::drive::MemberDrive;
 use crate::error::OpenError;
-use crate::look::{Back, Found, find, survey};
+use crate::look::{Back, Found, find_known, survey};
 use crate::message::Message;
 use pumice_offload::{DataNode, NodeError};
+use pumice_raid::Known;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -50,6 +51,8 @@ pub(crate) struct Sought {
     pub(crate) drive: MemberDrive,
     /// The volume cannot go on without it. Others have failed, and the superblocks may say so.
     pub(crate) needed: bool,
+    /// What is known of its superblock.
+    pub(crate) known: Known,
 }
 
 /// Tries to reach the members of a held volume, in a thread: nodes may take long to answer.
@@ -125,7 +128,7 @@ fn reach(sought: &[Sought], epochs: &Epochs, retaken: &AtomicBool) -> Result<Opt
     // Nodes that have members, each once; whether the volume needs it. It may have lost others for
     // good, or got new ones.
     let mut nodes: Vec<(&Arc<dyn DataNode>, bool)> = Vec::new();
-    for Sought { drive, needed } in sought {
+    for Sought { drive, needed, .. } in sought {
         match nodes.iter_mut().find(|(node, _)| Arc::ptr_eq(node, drive.node())) {
             Some((_, needs)) => *needs |= needed,
             None => nodes.push((drive.node(), *needed)),
@@ -154,8 +157,8 @@ fn reach(sought: &[Sought], epochs: &Epochs, retaken: &AtomicBool) -> Result<Opt
         restarted |= epochs.has_changed(node).map_err(|error| error.to_string())?;
     }
     let (mut found, mut others): (Vec<Found>, Vec<Found>) = Default::default();
-    for Sought { drive, needed } in sought {
-        match (find(drive), *needed) {
+    for Sought { drive, needed, known } in sought {
+        match (find_known(drive, *known), *needed) {
             (Ok(member), true) => found.push(member),
             (Ok(member), false) => others.push(member),
             (Err(error), true) => return Err(error.to_string()),

@@ -36,7 +36,8 @@ pub struct CreateSpec {
     pub chunk_bytes: u64,
     /// Its name, at most 32 bytes.
     pub name: String,
-    /// Bytes of each member that hold data; `None` for as many as there are.
+    /// Bytes of each member that hold data; `None` for as many as there are before the places of
+    /// superblocks of other versions at the end of the device.
     pub component_bytes: Option<u64>,
     /// Seconds since 1970.
     pub now: u64,
@@ -128,7 +129,7 @@ pub fn create(
         level: spec.level,
         layout: spec.layout,
         chunk_bytes: spec.chunk_bytes,
-        component_bytes: spec.component_bytes,
+        component_bytes: spec.component_bytes.or_else(|| out_of_reach(drives, structures + log, spec)),
         device_bytes: drives.iter().map(MemberDrive::bytes).collect(),
         array_uuid,
         device_uuids: drives.iter().map(|_| random_uuid()).collect(),
@@ -159,6 +160,16 @@ pub fn create(
     each(drives, |role, drive| write(role, drive, 0..1))?;
     each(drives, flush)?;
     Ok(array_uuid)
+}
+
+/// Bytes of a data area that ends before the places of superblocks 1.0 and 0.90 on all drives, so
+/// that no user of the volume can write one there; `None` if that leaves no chunk.
+fn out_of_reach(drives: &[MemberDrive], data_offset: u64, spec: &CreateSpec) -> Option<u64> {
+    let places = [Metadata::V1_0, Metadata::V0_90];
+    let first =
+        |drive: &MemberDrive| places.iter().filter_map(|metadata| metadata.super_offset(drive.bytes())).min();
+    let end = drives.iter().filter_map(first).min()?;
+    end.checked_sub(data_offset).filter(|bytes| *bytes >= spec.chunk_bytes)
 }
 
 fn failed(drive: &MemberDrive, source: NodeError) -> CreateError {
@@ -276,7 +287,8 @@ fn check_empty(drive: &MemberDrive) -> Result<(), CreateError> {
     Ok(())
 }
 
-/// Makes every place zeros where a superblock of any version could lie.
+/// Makes every place zeros where a superblock of any version could lie. What else is there is lost
+/// as well: nothing on the drive counts.
 fn wipe(drive: &MemberDrive) -> Result<(), CreateError> {
     let sectors = drive.bytes() / SECTOR;
     let block = u64::from(drive.block());
@@ -287,12 +299,4 @@ fn wipe(drive: &MemberDrive) -> Result<(), CreateError> {
         drive.zero(start, end - start).map_err(|source| failed(drive, source))?;
     }
     drive.flush().map_err(|source| failed(drive, source))
-}
-
-/// Makes devices members of nothing: superblocks of every version are made zeros.
-///
-/// # Errors
-/// If a device fails. Those before it are no members any more.
-pub fn erase(drives: &[MemberDrive]) -> Result<(), CreateError> {
-    drives.iter().try_for_each(wipe)
 }

@@ -59,6 +59,20 @@ pub enum OpenError {
         /// Its array.
         second_uuid: String,
     },
+    /// Two members describe the array differently.
+    #[error("in {device}, {field} is {found}; in {other}, it is {expected}")]
+    Disagree {
+        /// The member.
+        device: String,
+        /// The field in which it differs.
+        field: &'static str,
+        /// Its value.
+        found: String,
+        /// The member with the newest superblock.
+        other: String,
+        /// The value there.
+        expected: String,
+    },
     /// Two devices claim one role.
     #[error("{first} and {second} both claim role {role} of the array")]
     SameRole {

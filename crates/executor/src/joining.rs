@@ -1,11 +1,13 @@
 //! A device that is to take an empty role.
 
 use crate::drive::MemberDrive;
-use crate::state::ControlError;
+use crate::error::OpenError;
+use crate::look::{check, check_blocks, find_known};
+use crate::state::{Consistency, ControlError, Facts};
 use pumice_offload::NodeError;
 use pumice_raid::Uuid;
 use pumice_raid::superblock::v1::{ROLE_FAULTY, ROLE_SPARE, V1};
-use pumice_raid::{MemberRecord, Metadata, probe};
+use pumice_raid::{MemberRecord, Metadata, probe_for};
 use pumice_units::{Role, SECTOR};
 use pumice_volume::log::{HEAD_BYTES, HEADS, highest_serial};
 use pumice_volume::member::bad_blocks_of;
@@ -34,15 +36,15 @@ pub(crate) const NO_NUMBER: &str = "max_dev: the array has no number left for it
 pub(crate) fn prepare(
     drive: MemberDrive,
     like: &MemberDrive,
-    metadata: Metadata,
-    with_log: bool,
+    facts: &Facts,
     force: bool,
     member_on: impl FnOnce(&MemberDrive, Option<[u8; 16]>) -> Result<Option<Role>, ControlError>,
 ) -> Result<Joining, ControlError> {
     let device = drive.name().to_owned();
     let refuse = |why: String| ControlError::Device { device: device.clone(), why };
-    let model = crate::look::find(like).map_err(|error| refuse(error.to_string()))?;
-    let found = probe(&drive).map_err(|error| refuse(error.to_string()));
+    let (metadata, with_log) = (facts.metadata, facts.consistency == Consistency::Log);
+    let model = find_known(like, facts.known()).map_err(|error| refuse(error.to_string()))?;
+    let found = probe_for(&drive, facts.known()).map_err(|error| refuse(error.to_string()));
     let ours = |record: &&MemberRecord| record.superblock.array_uuid == model.superblock().array_uuid;
     let ours = found.as_ref().ok().and_then(Option::as_ref).filter(ours);
     let lies_there = ours.and_then(|record| record.superblock.device_uuid).map(|uuid| uuid.0);
@@ -52,7 +54,7 @@ pub(crate) fn prepare(
     match found {
         Ok(None) => {}
         Ok(Some(record)) if !force && record.superblock.array_uuid == model.superblock().array_uuid => {
-            return former(drive, with_log);
+            return former(drive, facts);
         }
         Ok(Some(record)) if !force => {
             let array = record.superblock.array_uuid;
@@ -69,6 +71,8 @@ pub(crate) fn prepare(
         Err(error) => return Err(error),
         Ok(Some(_)) => {}
     }
+    check_block_size(&drive, facts).map_err(refuse)?;
+    check_blocks(&drive, model.superblock().data_offset_bytes()).map_err(|error| refuse(why(error)))?;
     let mut superblock = model.superblock.clone();
     let sectors = drive.bytes() / SECTOR;
     let place = metadata.super_sector(sectors).ok_or_else(|| refuse("it is too small".to_owned()))?;
@@ -97,6 +101,25 @@ pub(crate) fn prepare(
     Ok(Joining { drive, superblock, place, nonce: random(), serial, kept: None, lies_there })
 }
 
+/// The volume's logical block, which its users know, would grow with that of a member.
+fn check_block_size(drive: &MemberDrive, facts: &Facts) -> Result<(), String> {
+    let (block, most) = (drive.block(), facts.block);
+    if block <= most {
+        return Ok(());
+    }
+    Err(format!("its logical block is {block} bytes, and that of the volume {most}"))
+}
+
+/// The reason alone: who asked names the device.
+fn why(error: OpenError) -> String {
+    match error {
+        OpenError::Field { field, found, why, .. } => format!("{field} is {found}: {why}"),
+        OpenError::Probe { source, .. } => source.to_string(),
+        OpenError::Device { source, .. } => source.to_string(),
+        other => other.to_string(),
+    }
+}
+
 /// The highest serial of a head of a stripe log on a device.
 fn serial_on(drive: &MemberDrive, place: &MemberPlace) -> Result<u64, NodeError> {
     let Some(region) = place.log else { return Ok(0) };
@@ -105,9 +128,16 @@ fn serial_on(drive: &MemberDrive, place: &MemberPlace) -> Result<u64, NodeError>
 
 /// A device that carries a superblock of this array. Whether it can come back as it is, the volume
 /// says.
-fn former(drive: MemberDrive, with_log: bool) -> Result<Joining, ControlError> {
+fn former(drive: MemberDrive, facts: &Facts) -> Result<Joining, ControlError> {
     let refuse = |why: String| ControlError::Device { device: drive.name().to_owned(), why };
-    let found = crate::look::find(&drive).map_err(|error| refuse(error.to_string()))?;
+    let found = find_known(&drive, facts.known()).map_err(|error| refuse(why(error)))?;
+    check_block_size(&drive, facts).map_err(refuse)?;
+    check(&found, drive.name()).map_err(|error| refuse(why(error)))?;
+    let (metadata, own) = (found.record.metadata(), facts.metadata);
+    if metadata != own {
+        return Err(refuse(format!("metadata is {metadata}, and that of the volume {own}")));
+    }
+    let with_log = facts.consistency == Consistency::Log;
     let place = MemberPlace::of(found.superblock(), with_log).map_err(|error| refuse(error.to_string()))?;
     let serial = serial_on(&drive, &place).map_err(|error| refuse(error.to_string()))?;
     let kept = Some(bad_blocks_of(&found.record.bad_blocks, &place));

@@ -7,10 +7,11 @@ use pumice_raid::bitmap::HEADER_BYTES;
 use pumice_raid::geometry::Geometry;
 use pumice_raid::superblock::Superblock;
 use pumice_raid::superblock::v1::{ROLE_FAULTY, ROLE_JOURNAL, ROLE_SPARE, V1};
-use pumice_raid::{MemberRecord, Metadata, Uuid, probe};
+use pumice_raid::{Known, MemberRecord, Metadata, ProbeError, ReadAt, Uuid, probe_for, probe_together};
 use pumice_units::{Role, SECTOR};
 use pumice_volume::log::{HEAD_BYTES, HEADS, Head, LoggedBlocks, Region, newest_head, scan};
 use pumice_volume::member::bad_blocks_of;
+use pumice_volume::rows::BLOCK;
 use pumice_volume::{MemberLook, MemberPlace};
 use std::collections::BTreeMap;
 
@@ -50,13 +51,45 @@ impl Found {
     }
 }
 
+/// Reads the superblocks of devices that are said to be members of one array.
+///
+/// # Errors
+/// If a device has none, it is of a kind that cannot be written, or which of several counts cannot
+/// be told.
+pub fn find_all(drives: &[MemberDrive], known: Known) -> Result<Vec<Found>, OpenError> {
+    let devices: Vec<&dyn ReadAt> = drives.iter().map(|drive| drive as &dyn ReadAt).collect();
+    let probed = probe_together(&devices, known);
+    drives.iter().zip(probed).map(|(drive, probed)| found(drive, probed)).collect()
+}
+
+/// The same of devices that an operator calls those of `array`.
+pub(crate) fn all_of(drives: &[MemberDrive], array: Uuid) -> Result<Vec<Found>, OpenError> {
+    let found = find_all(drives, Known { array: Some(array), metadata: None })?;
+    if let Some(other) = found.iter().find(|found| found.superblock().array_uuid != array) {
+        let device = other.drive.name().to_owned();
+        let (found, why) =
+            (other.superblock().array_uuid.to_string(), "that is not the array that was named");
+        return Err(OpenError::Field { device, field: "set_uuid", found, why });
+    }
+    Ok(found)
+}
+
 /// Reads the superblock of a device that is to be a member.
 ///
 /// # Errors
-/// If there is none, or it is of a kind that cannot be written.
+/// As [`find_all`].
 pub fn find(drive: &MemberDrive) -> Result<Found, OpenError> {
+    find_known(drive, Known::default())
+}
+
+/// The same of a device of which something is known.
+pub(crate) fn find_known(drive: &MemberDrive, known: Known) -> Result<Found, OpenError> {
+    found(drive, probe_for(drive, known))
+}
+
+fn found(drive: &MemberDrive, probed: Result<Option<MemberRecord>, ProbeError>) -> Result<Found, OpenError> {
     let device = drive.name().to_owned();
-    let probed = probe(drive).map_err(|source| OpenError::Probe { device: device.clone(), source })?;
+    let probed = probed.map_err(|source| OpenError::Probe { device: device.clone(), source })?;
     let record = probed.ok_or_else(|| OpenError::NoSuperblock { device: device.clone() })?;
     let metadata = record.superblock.metadata;
     if metadata == Metadata::V0_90 {
@@ -118,6 +151,10 @@ pub(crate) fn survey(found: Vec<Found>) -> Result<Survey, OpenError> {
         if let Some((found, why)) = what {
             return Err(OpenError::Field { device, field: "role", found: found.to_owned(), why });
         }
+        // Whoever wrote the superblocks last wrote the same on all members.
+        if let Some((field, found, expected)) = found.superblock().disagreement(&superblock) {
+            return Err(OpenError::Disagree { device, field, found, other: name, expected });
+        }
         let role = Role(role);
         if let Some(first) = members.get(&role) {
             return Err(OpenError::SameRole { first: first.drive.name().to_owned(), second: device, role });
@@ -128,7 +165,7 @@ pub(crate) fn survey(found: Vec<Found>) -> Result<Survey, OpenError> {
     Ok(Survey { newest: superblock, geometry, members })
 }
 
-fn check(found: &Found, device: &str) -> Result<(), OpenError> {
+pub(crate) fn check(found: &Found, device: &str) -> Result<(), OpenError> {
     let refuse =
         |field, found: String, why| Err(OpenError::Field { device: device.to_owned(), field, found, why });
     let sb = found.superblock();
@@ -152,13 +189,24 @@ fn check(found: &Found, device: &str) -> Result<(), OpenError> {
     if bitmap.is_lockless() {
         return refuse("bitmap version", "6".to_owned(), "lockless bitmaps are not written");
     }
-    if u64::from(found.drive.block()) > pumice_volume::rows::BLOCK {
-        let why = "blocks of more than 4096 bytes cannot be written row by row";
-        return refuse("logical block", found.drive.block().to_string(), why);
+    if let Some(log) = sb.bad_block_log.filter(|log| log.shift != 0) {
+        let why = "only bad-block logs that count in sectors are written";
+        return refuse("bblog_shift", log.shift.to_string(), why);
     }
-    if !sb.data_offset_bytes().is_multiple_of(u64::from(found.drive.block())) {
-        let why = "the data area does not begin on a block of the drive";
-        return refuse("data_offset", sb.data_offset_bytes().to_string(), why);
+    check_blocks(&found.drive, sb.data_offset_bytes())
+}
+
+/// Checks that the rows of a data area can be written to a drive.
+pub(crate) fn check_blocks(drive: &MemberDrive, data_offset: u64) -> Result<(), OpenError> {
+    let block = u64::from(drive.block());
+    let refuse = |field, found: u64, why| {
+        Err(OpenError::Field { device: drive.name().to_owned(), field, found: found.to_string(), why })
+    };
+    if block > BLOCK {
+        return refuse("logical block", block, "blocks of more than 4096 bytes cannot be written row by row");
+    }
+    if !data_offset.is_multiple_of(block) {
+        return refuse("data_offset", data_offset, "the data area does not begin on a block of the drive");
     }
     Ok(())
 }

@@ -2,17 +2,17 @@
 
 use crate::drive::MemberDrive;
 use crate::error::OpenError;
-use crate::look::{find, look, survey};
+use crate::look::{all_of, look, survey};
 use pumice_raid::Uuid;
 
-/// Takes the mark of a writer off all devices of an array. Returns the array, and the writers that
-/// were named. What the log holds stays: it is replayed when the volume is opened.
+/// Takes the mark of a writer off all devices of `array`. Returns the writers that were named. What
+/// the log holds stays: it is replayed when the volume is opened.
 ///
 /// # Errors
-/// If the devices are not one array with a stripe log, or a device fails. Those before it name
-/// nobody any more.
-pub fn release(drives: &[MemberDrive]) -> Result<(Uuid, Vec<u128>), OpenError> {
-    let found = drives.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+/// If the devices are not those of an array with a stripe log, or a device fails. Those before it
+/// name nobody any more.
+pub fn release(drives: &[MemberDrive], array: Uuid) -> Result<Vec<u128>, OpenError> {
+    let found = all_of(drives, array)?;
     let survey = survey(found)?;
     let mut writers = Vec::new();
     for (role, found) in &survey.members {
@@ -30,5 +30,5 @@ pub fn release(drives: &[MemberDrive]) -> Result<(Uuid, Vec<u128>), OpenError> {
         let durable = written.and_then(|()| found.drive.flush());
         durable.map_err(|source| OpenError::Device { device: device(), source })?;
     }
-    Ok((survey.newest.array_uuid, writers))
+    Ok(writers)
 }

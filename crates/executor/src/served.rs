@@ -9,11 +9,12 @@ use crate::engine::{End, Engine, Timing, now};
 use crate::error::OpenError;
 use crate::joining::{Joining, prepare, random};
 use crate::kept::Kept;
-use crate::look::{Found, Survey, find, look, survey};
+use crate::look::{Found, Survey, find_all, find_known, look, survey};
 use crate::message::Message;
 use crate::near::Nodes;
 use crate::pace::Pace;
 use crate::state::{Consistency, ControlError, Facts, Status};
+use pumice_raid::Known;
 use pumice_units::Role;
 use pumice_volume::rows::Windows;
 use pumice_volume::{Refusal, Volume, assemble, token};
@@ -83,8 +84,7 @@ pub struct ServedVolume {
 /// If the devices are not one array, or it cannot be written as it is; nothing was written then. If
 /// members fail while it is recovered.
 pub fn open(drives: &[MemberDrive], options: &OpenOptions) -> Result<ServedVolume, OpenError> {
-    let found = drives.iter().map(find).collect::<Result<Vec<_>, _>>()?;
-    let survey = survey(found)?;
+    let survey = survey(find_all(drives, Known::default())?)?;
     let (messages, inbox) = channel();
     let (begun, ready) = sync_channel(1);
     let (options, ended) = (options.clone(), messages.clone());
@@ -169,7 +169,8 @@ impl Opening {
     fn survey_again(&mut self) {
         let drives: Vec<MemberDrive> =
             self.survey.members.values().map(|found| found.drive.clone()).collect();
-        let found: Vec<Found> = drives.iter().filter_map(|drive| find(drive).ok()).collect();
+        let known = Known::of(&self.survey.newest);
+        let found: Vec<Found> = drives.iter().filter_map(|drive| find_known(drive, known).ok()).collect();
         if let Ok(again) = survey(found) {
             self.survey = again;
         }
@@ -351,12 +352,11 @@ impl Control {
     }
 
     fn prepare(&self, drive: MemberDrive, force: bool) -> Result<Joining, ControlError> {
-        let with_log = self.facts.consistency == Consistency::Log;
         let like = self.ask(Message::Model)?.ok_or(ControlError::TooFew)?;
         let member_on = |drive: &MemberDrive, device_uuid| {
             self.ask(|reply| Message::MemberOn(Box::new(drive.clone()), device_uuid, reply))
         };
-        prepare(drive, &like, self.facts.metadata, with_log, force, member_on)
+        prepare(drive, &like, &self.facts, force, member_on)
     }
 
     /// Claims stripes: nothing is written there from the moment when the claim is granted until it

@@ -1,7 +1,7 @@
 //! What a volume is, how it stands, and what it refuses.
 
 use pumice_raid::geometry::Geometry;
-use pumice_raid::{Metadata, Uuid};
+use pumice_raid::{Known, Metadata, Uuid};
 use pumice_units::Role;
 use pumice_volume::Report;
 
@@ -37,6 +37,14 @@ pub struct Facts {
     pub consistency: Consistency,
     /// What was found when it was opened.
     pub report: Report,
+}
+
+impl Facts {
+    /// What is known of the superblocks of its devices.
+    #[must_use]
+    pub const fn known(&self) -> Known {
+        Known { array: Some(self.uuid), metadata: Some(self.metadata) }
+    }
 }
 
 /// How a volume stands.

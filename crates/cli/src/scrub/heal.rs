@@ -14,7 +14,7 @@ use pumice_host::stop::Stop;
 use pumice_host::target::Target;
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::DriveId;
-use pumice_raid::{Uuid, probe};
+use pumice_raid::{Known, Uuid, probe_for};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -102,7 +102,8 @@ pub(super) fn has_uuid(array: &Array, uuid: Uuid, sysfs: &Path) -> Result<bool, 
         let device = Arc::new(FileDevice::open(&path, OpenMode::ReadOnly, Options::default())?);
         let size = device.size_bytes();
         let node = LocalNode::new("member", vec![device], &Peers::new(), NodeOptions::default());
-        let record = probe(&DriveReader::new(&node, DriveId(1), size))
+        let known = Known { array: Some(uuid), metadata: None };
+        let record = probe_for(&DriveReader::new(&node, DriveId(1), size), known)
             .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
         if record.is_some_and(|record| record.superblock.array_uuid == uuid) {
             return Ok(true);

@@ -4,7 +4,7 @@ use super::members::{Devices, nodes_survived};
 use crate::failure::Failure;
 use crate::text::{count, print, print_json};
 use clap::{Args, ValueEnum};
-use pumice_executor::{CreateSpec, MemberDrive, create, erase, find, release};
+use pumice_executor::{CreateSpec, MemberDrive, create, erase, release};
 use pumice_initiator::DigestPolicy;
 use pumice_raid::Uuid;
 use pumice_raid::layout::{Layout, Level};
@@ -46,7 +46,8 @@ pub(crate) struct CreateArgs {
     /// A name, at most 32 bytes
     #[arg(long, default_value = "")]
     name: String,
-    /// Bytes of each drive to use for data [default: as many as fit]
+    /// Bytes of each drive to use for data [default: as many as fit, less the last 64 to 128 KiB,
+    /// where md looks for superblocks of other versions]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<u64>,
     /// How rows are protected against a crash; with `bitmap`, no room is left for the stripe log
@@ -63,8 +64,8 @@ pub(crate) struct CreateArgs {
     json: bool,
 }
 
-/// Removes devices from their array: overwrites their superblocks with zeros. Their data is not
-/// touched.
+/// Removes devices from their array: overwrites their superblocks, bitmaps and logs with zeros.
+/// Their data is not touched.
 #[derive(Debug, Args)]
 pub(crate) struct DestroyArgs {
     /// The devices of one array
@@ -159,33 +160,20 @@ pub(super) fn run(args: &CreateArgs) -> Result<ExitCode, Failure> {
 /// Runs `pumice volume release`.
 pub(super) fn release_array(args: &ReleaseArgs) -> Result<ExitCode, Failure> {
     let drives = Devices::new(args.digest).open(&args.devices, true)?;
-    all_of(&drives, args.uuid)?;
-    let (array, writers) = release(&drives)?;
+    let writers = release(&drives, args.uuid)?;
     let names: Vec<String> = writers.iter().map(|writer| format!("{writer:032x}")).collect();
     let held = match names.is_empty() {
         true => "nobody had it open".to_owned(),
         false => format!("machine {} no longer has it open", names.join(", ")),
     };
-    print(&format!("{array}: {held}\n"));
+    print(&format!("{}: {held}\n", args.uuid));
     Ok(ExitCode::SUCCESS)
-}
-
-/// Refuses devices that belong to another array.
-fn all_of(drives: &[MemberDrive], meant: Uuid) -> Result<(), Failure> {
-    for drive in drives {
-        let found = find(drive)?.superblock().array_uuid;
-        if found != meant {
-            return Err(Failure::new(format!("{}: set_uuid is {found}, not {meant}", drive.name())));
-        }
-    }
-    Ok(())
 }
 
 /// Runs `pumice volume destroy`.
 pub(super) fn destroy(args: &DestroyArgs) -> Result<ExitCode, Failure> {
     let drives = Devices::new(args.digest).open(&args.devices, false)?;
-    all_of(&drives, args.uuid)?;
-    erase(&drives)?;
+    erase(&drives, args.uuid)?;
     let bytes = drives.iter().map(MemberDrive::bytes).sum();
     print(&format!(
         "{}: the array is removed; {} of {} are free\n",

@@ -15,7 +15,7 @@ use pumice_host::stop::Stop;
 use pumice_host::target::{Member, Target};
 use pumice_offload::{DataNode, PaceRequest};
 use pumice_pacer::{Nanos, TokenBucket, Windows};
-use pumice_raid::{Array, AssemblyError, MemberRecord, assemble, probe};
+use pumice_raid::{Array, AssemblyError, Known, MemberRecord, assemble, probe_for};
 use pumice_units::Role;
 use std::io::Read;
 use std::net::Shutdown;
@@ -177,10 +177,11 @@ fn options(order: &ScrubOrder, chunk: u64) -> Result<Options, Failure> {
 
 /// The array as its superblocks describe it now, on the nodes that the volume uses.
 fn target_of(control: &Control, stop: &Stop) -> Result<Target, Failure> {
+    let known = control.facts().known();
     let mut left = AGAIN;
     let (members, array) = loop {
         let members = control.members()?;
-        match assembled(&members) {
+        match assembled(&members, known) {
             Ok(array) => break (members, array),
             Err(Unfit::For(why)) if left > 0 => {
                 tracing::debug!(why, "superblocks are being written");
@@ -216,10 +217,10 @@ enum Unfit {
     For(String),
 }
 
-fn assembled(members: &[(Role, MemberDrive)]) -> Result<Array, Unfit> {
+fn assembled(members: &[(Role, MemberDrive)], known: Known) -> Result<Array, Unfit> {
     let record = |(_, drive): &(Role, MemberDrive)| -> Result<(String, MemberRecord), Unfit> {
         let name = drive.name().to_owned();
-        let found = probe(drive).map_err(|error| Unfit::For(format!("{name}: {error}")))?;
+        let found = probe_for(drive, known).map_err(|error| Unfit::For(format!("{name}: {error}")))?;
         let found = found.ok_or_else(|| Unfit::For(format!("{name}: no md superblock")))?;
         Ok((name, found))
     };

@@ -60,7 +60,7 @@ impl Engine<'_> {
         let roles = (0..self.facts.members).map(Role);
         let drives = roles.filter(|role| !self.kept.given_up.contains(role)).filter_map(|role| {
             let needed = here.iter().any(|(other, _)| *other == role);
-            Some(Sought { drive: self.carrier.drive(role)?.clone(), needed })
+            Some(Sought { drive: self.carrier.drive(role)?.clone(), needed, known: self.facts.known() })
         });
         drives.collect()
     }

@@ -3,6 +3,8 @@
 
 mod back;
 mod crash;
+mod erase;
+mod forged;
 mod near;
 mod network;
 mod plain;

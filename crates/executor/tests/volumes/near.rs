@@ -386,7 +386,8 @@ fn writes_that_nodes_make_are_what_was_written_also_after_a_crash() {
     {
         let nodes = Nodes::start(members, 4 * MIB, 3 * MIB);
         let drives = nodes.members();
-        create(&drives, &spec(level, Some(Layout::LeftSymmetric), CHUNK), |_, _| {}).unwrap();
+        let made = spec(level, Some(Layout::LeftSymmetric), CHUNK);
+        create(&drives, &CreateSpec { component_bytes: Some(MIB), ..made }, |_, _| {}).unwrap();
         let volume = open(&drives, &options(consistency)).unwrap();
         let device = volume.device();
         let mut model = vec![0; device.size_bytes() as usize];

@@ -1,8 +1,8 @@
 //! A volume over drives of nodes behind sockets.
 
-use crate::world::{Random, served, spec, stop, wait_for};
+use crate::world::{Random, World, served, spec, stop, wait_for};
 use pumice_blockdev::BlockDevice;
-use pumice_executor::{MemberDrive, OpenOptions, create, open};
+use pumice_executor::{Consistency, ControlError, MemberDrive, OpenOptions, create, open};
 use pumice_initiator::DigestPolicy;
 use pumice_node::serve::{Backend, Drive, Server};
 use pumice_offload::{DataNode, DriveId};
@@ -68,4 +68,30 @@ fn a_volume_over_three_nodes_survives_a_node_and_restarts() {
         assert!(read == model);
         stop(volume);
     }
+}
+
+/// The users of a volume know its logical block, and it must be the same at the next start.
+#[test]
+fn a_drive_with_larger_blocks_is_refused() {
+    let world = World::new(1, (Level::Raid5, Some(Layout::LeftSymmetric), 3), 16384, 4, Consistency::Log);
+    let server = node(0, 4096);
+    let larger = members(&[connect(&server)]).remove(0);
+    let volume = world.open();
+    assert_eq!(volume.facts().block, 512);
+    let control = volume.control();
+    let refused = |done: Result<Role, ControlError>| {
+        let why = done.unwrap_err().to_string();
+        assert!(
+            why.contains("node0/1: its logical block is 4096 bytes, and that of the volume 512"),
+            "{why}"
+        );
+    };
+    refused(control.replace(Role(1), larger.clone(), false));
+    assert_eq!(volume.status().unwrap().missing, []);
+    control.fail(Role(1)).unwrap();
+    wait_for("the failure", || volume.status().unwrap().missing == [Role(1)]);
+    for force in [false, true] {
+        refused(control.add(larger.clone(), force));
+    }
+    stop(volume);
 }

@@ -1,12 +1,15 @@
 //! What is refused: the device and the field are named, and nothing is written.
 
 use crate::world::{World, member, spec, stop};
-use pumice_blockdev::{BlockDevice, FaultyDevice};
+use pumice_blockdev::{BlockDevice, FaultyDevice, FileDevice, OpenMode, Options};
 use pumice_executor::{Consistency, ControlError, CreateSpec, MemberDrive, create};
-use pumice_raid::Metadata;
+use pumice_node::{LocalNode, NodeOptions, Peers};
+use pumice_offload::DriveId;
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::superblock::v1::V1;
+use pumice_raid::{FormatSpec, Metadata, Uuid};
 use pumice_units::Role;
+use pumice_volume::log::{Head, MAX_RECORDS, Region, SuperblockMark};
 use std::sync::Arc;
 
 const SHAPE: (Level, Option<Layout>, u16) = (Level::Raid5, Some(Layout::LeftSymmetric), 3);
@@ -82,6 +85,107 @@ fn what_cannot_be_written_is_refused_by_device_and_field() {
     refused(&no_log, &all, &["disk0", "no room for the stripe log", "--consistency bitmap"]);
 }
 
+/// Which member is asked for the shape must not decide it, also if all have the same event count.
+#[test]
+fn members_of_different_shapes_are_refused() {
+    type Change = (&'static str, fn(&mut V1));
+    let changes: [Change; 6] = [
+        ("chunk", |sb| sb.chunk *= 2),
+        ("size", |sb| sb.size -= 32),
+        ("layout", |sb| sb.layout = 0),
+        ("level", |sb| (sb.level, sb.layout) = (4, 0)),
+        ("raid_disks", |sb| sb.raid_disks += 1),
+        ("ctime", |sb| sb.ctime += 1),
+    ];
+    for (field, change) in changes {
+        for role in [0, 2] {
+            let world = world();
+            patch(&world, role, change);
+            if field == "size" {
+                // The bitmap has it as well.
+                poke(&world.disks[role], 8192 + 40, &96_u64.to_le_bytes());
+            }
+            refused(&world, &[0, 1, 2], &["disk2", &format!("{field} is")]);
+        }
+    }
+}
+
+/// One entry of a log that counts in units of 2^40 sectors would be 2^37 blocks.
+#[test]
+fn a_bad_block_log_with_a_shift_is_refused_before_it_is_read() {
+    let shifted = |world: &World| {
+        patch(world, 1, |sb| {
+            (sb.bblog_shift, sb.feature_map) = (40, sb.feature_map | 8);
+            let at = (sb.super_offset + u64::from(sb.bblog_offset.unsigned_abs())) * 512;
+            poke(&world.disks[1], at, &1_u64.to_le_bytes());
+        });
+    };
+    let world = world();
+    shifted(&world);
+    refused(&world, &[0, 1, 2], &["disk1", "bblog_shift is 40"]);
+    let world = self::world();
+    let volume = world.open();
+    volume.control().fail(Role(1)).unwrap();
+    crate::world::wait_for("the failure", || volume.status().unwrap().missing == [Role(1)]);
+    shifted(&world);
+    let why = volume.control().add(member(&world.disks[1]), false).unwrap_err().to_string();
+    assert_eq!(why, "disk1: bblog_shift is 40: only bad-block logs that count in sectors are written");
+    stop(volume);
+}
+
+/// A superblock says how much room there is for the log.
+#[test]
+fn a_log_before_a_far_data_area_takes_no_more_memory_than_the_largest() {
+    let (folder, data) = (tempfile::tempdir().unwrap(), 1_u64 << 40);
+    let format = FormatSpec {
+        metadata: Metadata::V1_2,
+        level: SHAPE.0,
+        layout: SHAPE.1,
+        chunk_bytes: 65536,
+        component_bytes: None,
+        device_bytes: vec![data + (1 << 20); 3],
+        array_uuid: Uuid([0xA0; 16]),
+        device_uuids: (1..4).map(|i| Uuid([i; 16])).collect(),
+        name: String::new(),
+        ctime: 1,
+        bitmap: true,
+        bad_block_log: true,
+        data_offset: Some(data),
+    };
+    let format = format.format().unwrap();
+    let drive = |role: u16| {
+        let path = folder.path().join(format!("disk{role}"));
+        std::fs::File::create(&path).unwrap().set_len(data + (1 << 20)).unwrap();
+        let device = FileDevice::open(&path, OpenMode::ReadWrite, Options::default()).unwrap();
+        for (at, bytes) in &format.members[usize::from(role)].writes {
+            device.write_at(*at, bytes).unwrap();
+        }
+        let start = 280 * 512;
+        let head = Head {
+            serial: 1,
+            array: Uuid([0xA0; 16]),
+            role: Role(role),
+            generation: 1,
+            nonce: 1,
+            released: 0,
+            region: Region { start, len: data - 8192 - start },
+            last: SuperblockMark::NONE,
+            next: SuperblockMark::NONE,
+            writer: 0,
+        };
+        device.write_at(data - 4096, &head.encode()).unwrap();
+        let node = LocalNode::new("here", vec![Arc::new(device)], &Peers::new(), NodeOptions::default());
+        MemberDrive::new(format!("disk{role}"), Arc::new(node), DriveId(1)).unwrap()
+    };
+    let drives: Vec<MemberDrive> = (0..3).map(drive).collect();
+    stop(pumice_executor::open(&drives, &world().options).unwrap());
+    let slots = drives[0].node().clone();
+    let mut heads = vec![0; 8192];
+    slots.read(DriveId(1), data - 8192, &mut heads).unwrap();
+    let lens: Vec<u64> = heads.chunks(4096).filter_map(Head::decode).map(|head| head.region.len).collect();
+    assert!(lens.contains(&MAX_RECORDS), "{lens:?}");
+}
+
 #[test]
 fn a_volume_is_made_only_of_drives_that_hold_nothing() {
     let disks: Vec<_> =
@@ -104,9 +208,9 @@ fn a_volume_is_made_only_of_drives_that_hold_nothing() {
     refuse(&CreateSpec { component_bytes: Some(1 << 30), ..good.clone() }, &["component size"]);
     poke(&disks[1], (4 << 20) - 600, &[1; 1]);
     refuse(&good, &["d1", "is not zero", "--force"]);
-    create(&drives, &CreateSpec { force: true, ..good.clone() }, |_, _| {}).unwrap();
+    let array = create(&drives, &CreateSpec { force: true, ..good.clone() }, |_, _| {}).unwrap();
     refuse(&good, &["d0", "set_uuid", "--force"]);
-    pumice_executor::erase(&drives).unwrap();
+    pumice_executor::erase(&drives, array).unwrap();
     assert!(disks.iter().all(|disk| pumice_raid::probe(&disk.content()).unwrap().is_none()));
 }
 

@@ -85,7 +85,8 @@ impl World {
         let disks: Vec<_> = (0..u64::from(disks)).map(disk).collect();
         let drives: Vec<MemberDrive> = disks.iter().map(member).collect();
         let mut told = (0, 0);
-        create(&drives, &spec(level, layout, chunk), |done, all| told = (done, all)).unwrap();
+        let spec = CreateSpec { component_bytes: Some(stripes * chunk), ..spec(level, layout, chunk) };
+        create(&drives, &spec, |done, all| told = (done, all)).unwrap();
         assert_eq!((told.0, told.0 > 0), (told.1, true));
         let record = pumice_raid::probe(&disks[0].content()).unwrap().unwrap();
         let options = OpenOptions {

@@ -3,6 +3,7 @@
 use crate::world::{Random, World, member, stop, wait_for};
 use pumice_blockdev::BlockDevice;
 use pumice_executor::{Consistency, ControlError, OpenError, ServedVolume, release};
+use pumice_raid::Uuid;
 use pumice_raid::bitmap::Region;
 use pumice_raid::layout::{Layout, Level};
 use pumice_units::Role;
@@ -11,6 +12,10 @@ use pumice_volume::Refusal;
 fn world(seed: u64) -> World {
     let shape = (Level::Raid6, Some(Layout::LeftSymmetric), 5);
     World::new(seed, shape, 16384, 8, Consistency::Log)
+}
+
+fn volume_uuid(world: &World) -> Uuid {
+    pumice_raid::probe(&world.disks[0].content()).unwrap().unwrap().superblock.array_uuid
 }
 
 #[test]
@@ -35,9 +40,9 @@ fn what_another_machine_has_open_is_refused_until_it_is_released() {
     world.options.writer = 7;
     world.open().abandon();
     let drives: Vec<_> = world.disks.iter().map(member).collect();
-    let (_, writers) = release(&drives).unwrap();
-    assert_eq!(writers, [7]);
-    assert_eq!(release(&drives).unwrap().1, [] as [u128; 0], "once");
+    let array = volume_uuid(&world);
+    assert_eq!(release(&drives, array).unwrap(), [7]);
+    assert_eq!(release(&drives, array).unwrap(), [] as [u128; 0], "once");
     world.options.writer = 8;
     let volume = world.open();
     let mut read = [0; 8192];
@@ -60,7 +65,7 @@ fn a_release_leaves_the_log_as_it_is() {
     volume.device().write_at(512, &model).unwrap();
     volume.abandon();
     let drives: Vec<_> = world.disks.iter().map(member).collect();
-    release(&drives).unwrap();
+    release(&drives, volume_uuid(&world)).unwrap();
     world.options.writer = 8;
     let volume = world.open();
     let report = &volume.facts().report;

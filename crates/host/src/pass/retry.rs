@@ -6,7 +6,7 @@ use crate::probe::DriveReader;
 use crate::stop::Stop;
 use crate::target::Target;
 use pumice_offload::{ErrorKind, NodeError};
-use pumice_raid::probe;
+use pumice_raid::{Known, probe_for};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -68,11 +68,12 @@ fn same_members(target: &Target) -> Result<(), HostError> {
         let drives = member.node.describe()?.drives;
         let drive = drives.iter().find(|drive| drive.id == member.drive);
         let drive = drive.ok_or_else(|| gone(&member.device))?;
-        let found = probe(&DriveReader::new(&*member.node, member.drive, drive.size_bytes));
+        let then = target.array().member(role).map(|member| &member.record.superblock);
+        let known = then.map_or_else(Known::default, Known::of);
+        let found = probe_for(&DriveReader::new(&*member.node, member.drive, drive.size_bytes), known);
         let found = found
             .map_err(|error| NodeError::new(ErrorKind::Unreachable, format!("{}: {error}", member.device)))?;
         let now = found.map(|record| (record.superblock.array_uuid, record.superblock.device_uuid));
-        let then = target.array().member(role).map(|m| &m.record.superblock);
         if now != then.map(|superblock| (superblock.array_uuid, superblock.device_uuid)) {
             return Err(gone(&member.device));
         }
