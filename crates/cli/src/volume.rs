@@ -87,7 +87,7 @@ pub(crate) struct AddArgs {
     /// The device, as named on the machine that serves the volume
     #[arg(value_name = "DEVICE")]
     device: PathBuf,
-    /// Use the device even if it is a member of an array
+    /// Use the device even if it is a member of an array, or its first or last MiB is not zero
     #[arg(long)]
     force: bool,
 }
@@ -103,7 +103,7 @@ pub(crate) struct ReplaceArgs {
     /// The device, as named on the machine that serves the volume
     #[arg(value_name = "DEVICE")]
     device: PathBuf,
-    /// Use the device even if it is a member of an array
+    /// Use the device even if it is a member of an array, or its first or last MiB is not zero
     #[arg(long)]
     force: bool,
 }

@@ -19,8 +19,6 @@ const LOG_BYTES: u64 = 16 << 20;
 const SMALL_LOG_BYTES: u64 = 2 << 20;
 /// Members below this are small.
 const SMALL: u64 = 1 << 30;
-/// Bytes at both ends of a device that must be zeros before it is taken without force.
-const ENDS: u64 = 1 << 20;
 /// Bytes of a drive that are made zeros by one call: enough for a drive to be busy while the next
 /// call is on its way.
 const PIECE: u64 = 16 << 20;
@@ -277,14 +275,10 @@ fn check_empty(drive: &MemberDrive) -> Result<(), CreateError> {
         }
         Err(source) => return Err(CreateError::Probe { device: device(), source }),
     }
-    let len = ENDS.min(drive.bytes());
-    for start in [0, drive.bytes() - len] {
-        let bytes = drive.read(start, len).map_err(|source| failed(drive, source))?;
-        if let Some(at) = bytes.iter().position(|byte| *byte != 0) {
-            return Err(CreateError::NotEmpty { device: device(), at: start + at as u64 });
-        }
+    match drive.first_not_zero().map_err(|source| failed(drive, source))? {
+        Some(at) => Err(CreateError::NotEmpty { device: device(), at }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Makes every place zeros where a superblock of any version could lie. What else is there is lost

@@ -5,6 +5,9 @@ use pumice_raid::ReadAt;
 use std::io;
 use std::sync::Arc;
 
+/// Bytes at both ends of a device that must be zeros before it is taken without force.
+const ENDS: u64 = 1 << 20;
+
 /// A drive of a node.
 #[derive(Clone)]
 pub struct MemberDrive {
@@ -74,6 +77,19 @@ impl MemberDrive {
         let mut bytes = vec![0; len as usize];
         self.node.read(self.drive, offset, &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// The first byte that is not zero in its first and its last MiB: somebody's data begin or end
+    /// there.
+    pub(crate) fn first_not_zero(&self) -> Result<Option<u64>, NodeError> {
+        let len = ENDS.min(self.bytes);
+        for start in [0, self.bytes - len] {
+            let bytes = self.read(start, len)?;
+            if let Some(at) = bytes.iter().position(|byte| *byte != 0) {
+                return Ok(Some(start + at as u64));
+            }
+        }
+        Ok(None)
     }
 
     pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), NodeError> {

@@ -52,7 +52,12 @@ pub(crate) fn prepare(
         return Err(ControlError::IsMember { device, role });
     }
     match found {
-        Ok(None) => {}
+        Ok(None) if force => {}
+        Ok(None) => {
+            if let Some(at) = drive.first_not_zero().map_err(|error| refuse(error.to_string()))? {
+                return Err(refuse(format!("byte {at} is not zero; --force takes it all the same")));
+            }
+        }
         Ok(Some(record)) if !force && record.superblock.array_uuid == model.superblock().array_uuid => {
             return former(drive, facts);
         }

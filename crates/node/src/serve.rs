@@ -58,7 +58,7 @@ mod workers;
 pub use config::{ConfigError, DriveConfig, NodeConfig, Peer, busy_poll, metrics_address};
 pub use drive::{Backend, BackendError, Drive, DriveSource};
 pub use faces::{Faces, HostFaces};
-pub use listen::listen_address;
+pub use listen::{can_listen, listen_address};
 pub use tagging::{TagFields, Tagging, TaggingError};
 
 use self::core::Core;

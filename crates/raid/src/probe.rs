@@ -109,8 +109,8 @@ pub fn probe(device: &dyn ReadAt) -> Result<Option<MemberRecord>, ProbeError> {
 /// this one may have data.
 ///
 /// Of several good ones the one counts that is as it is known to be. Of several such, or if there
-/// is none, the one counts in whose data area all the others lie, but which lies in none of theirs:
-/// whoever may write to the array may have written them.
+/// is none, the one counts in whose data area all the others lie, but which lies in none of theirs,
+/// if none of them is newer: whoever may write to the array may have written them.
 ///
 /// # Errors
 /// If the only superblock, or something it points to, is damaged or unknown; where several are good
@@ -148,7 +148,8 @@ fn choose(mut good: Vec<Superblock>, known: Known) -> Result<Option<Superblock>,
     if good.iter().any(|superblock| known.fits(superblock)) {
         good.retain(|superblock| known.fits(superblock));
     }
-    let outranks = |a: &Superblock, b: &Superblock| a.may_hold(b) && !b.may_hold(a);
+    // One that was left behind by an older use does not count, whatever lies in its data area.
+    let outranks = |a: &Superblock, b: &Superblock| a.may_hold(b) && !b.may_hold(a) && a.utime >= b.utime;
     let counts = |i: usize| good.iter().enumerate().all(|(j, other)| i == j || outranks(&good[i], other));
     if let Some(i) = (0..good.len()).find(|i| counts(*i)) {
         return Ok(Some(good.swap_remove(i)));

@@ -156,6 +156,15 @@ pub(super) struct Socket {
 }
 
 impl Socket {
+    /// Makes the folder of the sockets, and tries whether one can be made there.
+    pub(super) fn check(folder: &Path) -> Result<(), Failure> {
+        let wrong = |error: io::Error| Failure::new(format!("{}: {error}", folder.display()));
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(wrong)?;
+        let path = folder.join(format!(".{}", std::process::id()));
+        UnixListener::bind(&path).map_err(wrong)?;
+        fs::remove_file(&path).map_err(wrong)
+    }
+
     /// Creates the socket of a volume. A socket left by a dead process is replaced.
     pub(super) fn make(folder: &Path, uuid: &str) -> Result<Self, Failure> {
         let path = folder.join(format!("{}.{ENDING}", uuid.replace(':', "")));

@@ -14,7 +14,7 @@ use pumice_blockdev::raise_descriptor_limit;
 use pumice_executor::{Consistency, Control, ControlError, OpenOptions, ServedVolume, Status, open};
 use pumice_initiator::{BusyPoll, DigestPolicy};
 use pumice_node::NodeOptions;
-use pumice_node::serve::{Drive, HostFaces, Server, Service, listen_address};
+use pumice_node::serve::{Drive, HostFaces, Server, Service, can_listen, listen_address};
 use pumice_nvme::controller::Limits;
 use pumice_nvme::spec::Nqn;
 use pumice_offload::PaceRequest;
@@ -169,6 +169,9 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         // Only the first counts; the receiver may be gone already.
         let _ = signal.send(Ended::Signal);
     })?;
+    // Opening writes to the members: what can be refused is refused before.
+    can_listen(&args.listen)?;
+    Socket::check(&folder)?;
     let (volume, devices) = args.open.open(args.rebuild_rate)?;
     match serve(args, &volume, &folder, devices, &stop, &log) {
         Ok(serving) => {

@@ -217,6 +217,14 @@ fn what_cannot_be_done_is_refused_by_name_and_nothing_is_written() {
     let uuid = "01234567:01234567:01234567:01234567";
     world.refused(&["destroy", "--uuid", uuid], all, &["drive0", "set_uuid"]);
 
+    // Nobody is called failed if the volume cannot be served.
+    let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = busy.local_addr().unwrap().to_string();
+    let (sockets, nowhere) = (world.sockets(), "/proc/nowhere");
+    let serve = |folder, address| ["serve", "--degraded", "--run-dir", folder, "--listen", address];
+    world.refused(&serve(sockets.to_str().unwrap(), &address), &all[..3], &[&address, "in use"]);
+    world.refused(&serve(nowhere, "127.0.0.1:0"), &all[..3], &[nowhere]);
+
     let served = Served::start(&world, &[], all);
     world.refused(&["assemble"], all, &["drive0", "locked"]);
     let small = empty(world.folder.path(), "small", 2 * MIB);

@@ -133,7 +133,7 @@ fn a_degraded_volume_loses_nothing_in_a_crash_with_the_log() {
         let volume = world.try_open(&here).unwrap();
         for role in [Role(1), Role(3)] {
             let new = world.replace(role);
-            volume.control().add(new, false).unwrap();
+            volume.control().add(new, true).unwrap();
             wait_for("the rebuild", || !volume.status().unwrap().missing.contains(&role));
         }
         stop(volume);

@@ -94,7 +94,7 @@ fn one(seed: u64, shape: (Level, Option<Layout>, u16), chunk: u64, consistency: 
                 let missing = volume.status().unwrap().missing;
                 if let Some(role) = missing.first() {
                     let new = world.replace(*role);
-                    assert_eq!(volume.control().add(new, false).unwrap(), *role);
+                    assert_eq!(volume.control().add(new, true).unwrap(), *role);
                     wait_for("the rebuild", || !volume.status().unwrap().missing.contains(role));
                 }
             }
@@ -111,7 +111,7 @@ fn one(seed: u64, shape: (Level, Option<Layout>, u16), chunk: u64, consistency: 
     }
     for role in volume.status().unwrap().missing {
         let new = world.replace(role);
-        volume.control().add(new, false).unwrap();
+        volume.control().add(new, true).unwrap();
         wait_for("the rebuild", || !volume.status().unwrap().missing.contains(&role));
     }
     let mut read = vec![0; model.len()];

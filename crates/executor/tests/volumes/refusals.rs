@@ -232,7 +232,9 @@ fn a_new_member_must_be_large_enough_and_of_no_array() {
     assert!(again.contains("role 1"), "{again}");
     let new = world.replace(Role(1));
     crate::world::wait_for("the failure", || !volume.status().unwrap().missing.is_empty());
-    volume.control().add(new, false).unwrap();
+    // It is full of something.
+    refuse(new.clone(), &["new", "byte 0 is not zero", "--force"]);
+    volume.control().add(new, true).unwrap();
     crate::world::wait_for("the rebuild", || volume.status().unwrap().missing.is_empty());
     stop(volume);
 }

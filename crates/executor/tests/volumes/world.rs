@@ -115,7 +115,7 @@ impl World {
         open(&drives, &self.options)
     }
 
-    /// A new drive in a role's place.
+    /// A new drive in a role's place, full of noise.
     pub(crate) fn replace(&mut self, role: Role) -> MemberDrive {
         self.seed += 1;
         let mut content = vec![0; self.disks[role.index()].content().len()];

@@ -91,7 +91,10 @@ fn a_member_is_replaced_by_a_device_that_was_checked_before() {
     assert!(matches!(refused, ControlError::IsMember { role: Role(3), .. }), "{refused}");
     assert_eq!(volume.status().unwrap().missing, []);
     let new = world.replace(Role(2));
-    assert_eq!(control.replace(Role(2), new, false), Ok(Role(2)));
+    let full = control.replace(Role(2), new.clone(), false).unwrap_err().to_string();
+    assert!(full.contains("byte 0 is not zero"), "{full}");
+    assert_eq!(volume.status().unwrap().missing, []);
+    assert_eq!(control.replace(Role(2), new, true), Ok(Role(2)));
     wait_for("the rebuild", || volume.status().unwrap().missing.is_empty());
     let mut read = vec![0; model.len()];
     device.read_at(0, &mut read).unwrap();
@@ -99,7 +102,7 @@ fn a_member_is_replaced_by_a_device_that_was_checked_before() {
     control.fail(Role(0)).unwrap();
     wait_for("the failure", || volume.status().unwrap().missing == [Role(0)]);
     let other = world.replace(Role(1));
-    assert_eq!(control.replace(Role(1), other, false), Err(ControlError::OthersMissing));
+    assert_eq!(control.replace(Role(1), other, true), Err(ControlError::OthersMissing));
     stop(volume);
 }
 
@@ -115,7 +118,7 @@ fn a_role_takes_one_device_after_another() {
     for _ in 0..3 {
         fail(&volume, Role(2));
         let new = world.replace(Role(2));
-        assert_eq!(volume.control().add(new, false), Ok(Role(2)));
+        assert_eq!(volume.control().add(new, true), Ok(Role(2)));
         wait_for("the rebuild", || volume.status().unwrap().missing.is_empty());
     }
     stop(volume);

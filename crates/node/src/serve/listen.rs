@@ -48,6 +48,16 @@ pub(super) fn check(addresses: &[SocketAddr]) -> Result<(), String> {
     }
 }
 
+/// Whether a node could listen on these addresses now: for those who change something before they
+/// serve.
+///
+/// # Errors
+/// If it could not.
+pub fn can_listen(addresses: &[SocketAddr]) -> Result<(), ServeError> {
+    check(addresses).map_err(ServeError::Addresses)?;
+    open(addresses).map(drop)
+}
+
 /// Listens on all of them.
 pub(super) fn open(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, ServeError> {
     // Of the two for all addresses with one port, that for IPv6 would take both families.
