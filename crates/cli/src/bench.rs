@@ -26,7 +26,7 @@ pub(crate) enum BenchCommand {
     Scrub(scrub::ScrubArgs),
     /// Measure a node's drive under load against a bare echo of messages of the same sizes
     Node(node::NodeArgs),
-    /// Measure a flash drive in a file against a plain file
+    /// Measure a flash drive against a plain one, in files or in memory
     Flash(flash::FlashArgs),
     /// Measure a paced scrub of a node's drives beside other users, against a scrub at a fixed rate
     /// that slows them equally

@@ -8,7 +8,7 @@ use crate::nand::FileNand;
 use crate::page::Page;
 use crate::spec::{FlashSpec, USUAL_OP, format_op};
 use crate::superblock::{Superblock, SuperblockError};
-use pumice_blockdev::{BlockDevice, DeviceMedium, FileDevice, OpenMode, Options};
+use pumice_blockdev::{BlockDevice, DeviceMedium, FileDevice, MemoryDevice, OpenMode, Options};
 use pumice_flash::BlockId;
 use pumice_ftl::{Coded, Fingerprint, Ftl, NandJournal, Scheme};
 use pumice_units::format_binary;
@@ -16,7 +16,7 @@ use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Bytes at both ends of a place that must be zeros, if a drive is to be made there.
@@ -66,11 +66,31 @@ pub fn plan(spec: &FlashSpec) -> Result<Superblock, FlashError> {
         }
         None => None,
     };
+    laid_out(spec, capacity, op)
+}
+
+fn laid_out(spec: &FlashSpec, capacity: Option<u64>, op: u32) -> Result<Superblock, FlashError> {
     let capacity = capacity.ok_or_else(|| FlashError::NoCapacity(spec.to_string()))?;
     let (layout, logical) = Layout::of_drive(capacity, op)
         .map_err(|source| FlashError::Layout { path: spec.to_string(), source })?;
     let scheme = spec.dedup.unwrap_or(Scheme::None);
     Ok(Superblock { identity: identity(), layout, logical, op, scheme, fingerprint: Fingerprint::Blake3 })
+}
+
+/// Makes a drive in memory, which lives as long as it is open. The path of `spec` only names it.
+///
+/// # Errors
+/// If it has no capacity, or cannot be laid out.
+///
+/// # Panics
+/// If its bytes do not fit the address space.
+pub fn in_memory(spec: &FlashSpec) -> Result<FlashDrive, FlashError> {
+    let superblock = laid_out(spec, spec.capacity, spec.op.unwrap_or(USUAL_OP))?;
+    let name = spec.path.display().to_string();
+    let device = Arc::new(MemoryDevice::new(&name, superblock.layout.file_bytes()));
+    write_drive(Arc::clone(&device) as _, &superblock, Room::All)?;
+    FlashDrive::open(device, &superblock, superblock.scheme, &name)
+        .map_err(|source| FlashError::Ftl { path: name, source })
 }
 
 /// Makes a drive at a path. What is there is destroyed if `overwrite` says so, else refused.
@@ -82,6 +102,7 @@ pub fn format(spec: &FlashSpec, superblock: &Superblock, overwrite: bool) -> Res
     let bytes = superblock.layout.file_bytes();
     let Some(meta) = at_path(path, found(path))? else { return make_file(path, superblock) };
     let short = |has| FlashError::Short { path: spec.to_string(), has, needs: bytes };
+    let room = if meta.file_type().is_block_device() { Room::All } else { Room::OfFile };
     if !meta.file_type().is_block_device() {
         if !meta.file_type().is_file() {
             let why = io::Error::new(io::ErrorKind::InvalidInput, "is neither a block device nor a file");
@@ -103,7 +124,7 @@ pub fn format(spec: &FlashSpec, superblock: &Superblock, overwrite: bool) -> Res
     if !overwrite && !is_blank(&device)? {
         return Err(FlashError::NotEmpty(spec.to_string()));
     }
-    write_drive(path, Arc::new(device), superblock)
+    write_drive(Arc::new(device), superblock, room)
 }
 
 fn found(path: &Path) -> io::Result<Option<std::fs::Metadata>> {
@@ -139,7 +160,7 @@ fn make_file(path: &Path, superblock: &Superblock) -> Result<(), FlashError> {
     let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new);
     at_path(&new, at_path(&new, opened)?.set_len(superblock.layout.file_bytes()))?;
     let device = Arc::new(open_device(&new)?);
-    write_drive(&new, device, superblock)?;
+    write_drive(device, superblock, Room::OfFile)?;
     // Without replacing: somebody else may have made it meanwhile.
     at_path(path, std::fs::hard_link(&new, path))?;
     at_path(&new, std::fs::remove_file(&new))?;
@@ -147,13 +168,22 @@ fn make_file(path: &Path, superblock: &Superblock) -> Result<(), FlashError> {
     at_path(path, File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()))
 }
 
+/// Whether a device has all of its room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    All,
+    /// It is a file, of which parts may be holes.
+    OfFile,
+}
+
 /// Writes a new drive. Its superblock comes last, so that there is none before it is whole.
-fn write_drive(path: &Path, device: Arc<FileDevice>, superblock: &Superblock) -> Result<(), FlashError> {
+fn write_drive(device: Arc<dyn BlockDevice>, superblock: &Superblock, room: Room) -> Result<(), FlashError> {
     let (layout, copy) = (superblock.layout, copy_at(device.size_bytes()));
+    let path = PathBuf::from(device.name());
     device.zero(0, SUPERBLOCK_BYTES)?;
     device.zero(copy, SUPERBLOCK_BYTES)?;
     device.flush()?;
-    if at_path(path, std::fs::metadata(path))?.is_file() {
+    if room == Room::OfFile {
         // Room for all of it, so that no write finds the file system full.
         device.zero(0, layout.file_bytes())?;
     } else {
@@ -168,8 +198,8 @@ fn write_drive(path: &Path, device: Arc<FileDevice>, superblock: &Superblock) ->
     let config = config(superblock, superblock.scheme);
     Ftl::<_, _, Page>::format(nand, journal, config)
         .map_err(|source| FlashError::Ftl { path: path.display().to_string(), source })?;
-    at_path(path, superblock.write(&medium, copy))?;
-    at_path(path, superblock.write(&medium, 0))
+    at_path(&path, superblock.write(&medium, copy))?;
+    at_path(&path, superblock.write(&medium, 0))
 }
 
 /// The superblock of a drive. The copy at the end is not looked at: that takes [`copy_of`].

@@ -1,10 +1,10 @@
-//! `pumice bench flash`: flash drives in files against plain files.
+//! `pumice bench flash`: flash drives against plain ones, in files or in memory.
 
 use super::scrub::median;
 use crate::failure::Failure;
 use crate::text::{print, print_json, table};
 use clap::Args;
-use pumice_blockdev::{BlockDevice, FileDevice, IoError, OpenMode, Options};
+use pumice_blockdev::{BlockDevice, FileDevice, IoError, MemoryDevice, OpenMode, Options};
 use pumice_buffer::AlignedBuffer;
 use pumice_flash::Random;
 use pumice_flashdrive::{FlashDrive, FlashSpec};
@@ -29,12 +29,17 @@ const FILL: u64 = 100;
 const OVERWRITES: u64 = 3;
 
 /// Measures a flash drive in a file beside a plain file in the same folder, in alternating pairs.
-/// All pages that are written differ, and all places of both files have been written before.
+/// All pages that are written differ, and all places of both files have been written before. With
+/// `--memory` both are in memory: what a flash drive costs without a file system below it.
 #[derive(Debug, Args)]
 pub(crate) struct FlashArgs {
     /// The folder for the two files; they are removed afterwards
-    #[arg(value_name = "FOLDER")]
-    folder: PathBuf,
+    #[arg(value_name = "FOLDER", required_unless_present = "memory")]
+    folder: Option<PathBuf>,
+    /// Keep both drives in the memory of this process, and no files. Takes a little more memory
+    /// than twice the capacity
+    #[arg(long, conflicts_with = "folder")]
+    memory: bool,
     /// Capacity of each drive
     #[arg(long, default_value = "1GiB", value_parser = |text: &str| parse_size(text).map_err(|e| e.to_string()))]
     capacity: u64,
@@ -65,6 +70,8 @@ pub(crate) struct FlashArgs {
 #[derive(Debug, Serialize)]
 struct Document {
     capacity_bytes: u64,
+    /// Both drives are in memory.
+    memory: bool,
     op_percent: u32,
     dedup: String,
     full: bool,
@@ -85,6 +92,10 @@ struct Case {
     flash_per_s: f64,
     /// Median of the pairs' own ratios.
     ratio_to_plain: f64,
+    /// The flash drive's bytes a second, of those of one thread that takes the fingerprints of
+    /// pages, one after another: median of pairs. Of sequential writes whose scheme looks every
+    /// write up.
+    ratio_to_hash: Option<f64>,
     /// Time in flushes, of all time of all threads, on the plain file.
     plain_flush_share: f64,
     /// The same on the flash drive.
@@ -120,6 +131,9 @@ struct Load {
     flush_share: f64,
 }
 
+/// The column that only a scheme has that hashes every write.
+const OF_THE_HASH: usize = 6;
+
 /// Removes a file at the end, however that comes.
 struct Remove(PathBuf);
 
@@ -138,32 +152,28 @@ pub(crate) fn run(args: &FlashArgs) -> Result<ExitCode, Failure> {
         let why = "it must be a multiple of 256 KiB, and at least 64 MiB";
         return Err(Failure::new(format!("--capacity is {}: {why}", args.capacity)));
     }
-    let name = |what: &str| args.folder.join(format!("pumice-bench-{}-{what}", std::process::id()));
-    let (plain, flash) = (Remove(name("plain")), Remove(name("flash")));
     let span = if args.full { args.capacity } else { args.capacity / 2 };
-    let plain = plain_file(&plain.0, args.capacity)?;
-    let spec = FlashSpec {
-        path: flash.0.clone(),
-        capacity: Some(args.capacity),
-        op: Some(args.op * 100),
-        dedup: Some(args.dedup),
-    };
-    let (flash, _) = pumice_flashdrive::open(&spec, "bench")?;
-    fill(&plain, span, FILL)?;
+    let drives = drives(args)?;
+    let (plain, flash) = (&*drives.plain, &drives.flash);
+    fill(plain, span, FILL)?;
     // On both, every place that is written from now on was written before: the first write to a
     // place costs a file system more. A flash drive writes to all of its room in turn.
     let room = args.capacity / 100 * u64::from(args.op + 100) + args.capacity / 8;
     for pass in 0..room.div_ceil(span) {
-        fill(&flash, span, FILL + pass)?;
+        fill(flash, span, FILL + pass)?;
     }
     if args.full {
-        overwrite(&flash, span)?;
+        overwrite(flash, span)?;
     }
-    let hashes = (args.dedup == Scheme::Inline).then(|| hash_rates(args.seconds));
+    let hashes = args.looks_up().then(|| {
+        let pages = Pages::default();
+        (rate(args.seconds, || pages.one_by_one()), rate(args.seconds, || pages.side_by_side()))
+    });
     let chosen = (0..).zip(&CASES).filter(|(case, _)| args.case.is_none_or(|only| only == case + 1));
-    let cases = chosen.map(|(case, shape)| measure(args, &plain, &flash, span, (case, shape)));
+    let cases = chosen.map(|(case, shape)| measure(args, plain, flash, span, (case, shape)));
     let document = Document {
         capacity_bytes: args.capacity,
+        memory: args.memory,
         op_percent: args.op,
         dedup: args.dedup.to_string(),
         full: args.full,
@@ -177,6 +187,39 @@ pub(crate) fn run(args: &FlashArgs) -> Result<ExitCode, Failure> {
         print(&human(&document));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+impl FlashArgs {
+    /// Whether the scheme looks every write up, and so takes its fingerprint first.
+    fn looks_up(&self) -> bool {
+        self.dedup == Scheme::Inline
+    }
+}
+
+/// What is measured. The files go last.
+struct Drives {
+    plain: Box<dyn BlockDevice>,
+    flash: FlashDrive,
+    _files: Option<[Remove; 2]>,
+}
+
+fn drives(args: &FlashArgs) -> Result<Drives, Failure> {
+    let spec = |path| FlashSpec {
+        path,
+        capacity: Some(args.capacity),
+        op: Some(args.op * 100),
+        dedup: Some(args.dedup),
+    };
+    let Some(folder) = args.folder.as_deref() else {
+        let plain = Box::new(MemoryDevice::new("plain", args.capacity));
+        let flash = pumice_flashdrive::in_memory(&spec("flash".into()))?;
+        return Ok(Drives { plain, flash, _files: None });
+    };
+    let name = |what: &str| folder.join(format!("pumice-bench-{}-{what}", std::process::id()));
+    let files = ["plain", "flash"].map(|what| Remove(name(what)));
+    let plain = Box::new(plain_file(&files[0].0, args.capacity)?);
+    let (flash, _) = pumice_flashdrive::open(&spec(files[1].0.clone()), "bench")?;
+    Ok(Drives { plain, flash, _files: Some(files) })
 }
 
 fn plain_file(path: &Path, bytes: u64) -> Result<FileDevice, Failure> {
@@ -209,6 +252,10 @@ impl Content {
         for page in self.data[..self.bytes].chunks_exact_mut(PAGE) {
             page[..8].copy_from_slice(&self.random.next_u64().to_le_bytes());
         }
+        self.bytes()
+    }
+
+    fn bytes(&self) -> &[u8] {
         &self.data[..self.bytes]
     }
 }
@@ -230,43 +277,57 @@ fn overwrite(device: &dyn BlockDevice, span: u64) -> Result<(), IoError> {
     device.flush()
 }
 
-/// Bytes a second of fingerprints: page by page, and of the pages of a long write side by side.
-fn hash_rates(seconds: f64) -> (f64, f64) {
-    let (mut content, by) = (Content::new(LONG, 4), Fingerprint::Blake3);
-    let pages = content.next();
-    let rate = |hash: &dyn Fn()| {
-        let (began, mut rounds) = (Instant::now(), 0_u32);
-        while began.elapsed().as_secs_f64() < seconds {
-            hash();
-            rounds += 1;
+/// The pages of a long write, for their fingerprints.
+struct Pages(Content);
+
+impl Default for Pages {
+    fn default() -> Self {
+        Self(Content::new(LONG, 4))
+    }
+}
+
+impl Pages {
+    fn one_by_one(&self) {
+        for page in self.0.bytes().chunks_exact(PAGE) {
+            std::hint::black_box(Fingerprint::Blake3.key(page));
         }
-        f64::from(rounds) * LONG as f64 / began.elapsed().as_secs_f64()
-    };
-    let one = || {
-        for page in pages.chunks_exact(PAGE) {
-            std::hint::black_box(by.key(page));
-        }
-    };
-    let many = || {
-        std::hint::black_box(by.keys(pages, PAGE));
-    };
-    (rate(&one), rate(&many))
+    }
+
+    fn side_by_side(&self) {
+        std::hint::black_box(Fingerprint::Blake3.keys(self.0.bytes(), PAGE));
+    }
+}
+
+/// Bytes a second, if each call is for a long write.
+fn rate(seconds: f64, hash: impl Fn()) -> f64 {
+    let (began, mut rounds) = (Instant::now(), 0_u32);
+    while began.elapsed().as_secs_f64() < seconds {
+        hash();
+        rounds += 1;
+    }
+    f64::from(rounds) * LONG as f64 / began.elapsed().as_secs_f64()
 }
 
 fn measure(
     args: &FlashArgs,
-    plain: &FileDevice,
+    plain: &dyn BlockDevice,
     flash: &FlashDrive,
     span: u64,
     (case, shape): (u64, &Shape),
 ) -> Result<Case, Failure> {
-    let (mut plains, mut flashes) = (Vec::new(), Vec::new());
+    let (mut plains, mut flashes, mut to_hash) = (Vec::new(), Vec::new(), Vec::new());
+    let pages = (args.looks_up() && shape.writes && !shape.random).then(Pages::default);
     let before = flash.stats();
     for round in 0..args.rounds {
         // Contents that came back would be duplicates.
         let seed = case << 16 | u64::from(round);
         plains.push(load(plain, shape, span, args.seconds, seed)?);
-        flashes.push(load(flash, shape, span, args.seconds, seed)?);
+        let load = load(flash, shape, span, args.seconds, seed)?;
+        if let Some(pages) = &pages {
+            let hash = rate(args.seconds, || pages.one_by_one());
+            to_hash.push(load.per_s * shape.bytes as f64 / hash);
+        }
+        flashes.push(load);
     }
     let after = flash.stats();
     let (written, programmed) = (
@@ -282,6 +343,7 @@ fn measure(
         plain_per_s: of(&plains, |load| load.per_s),
         flash_per_s: of(&flashes, |load| load.per_s),
         ratio_to_plain: median(ratios.collect()),
+        ratio_to_hash: pages.map(|_| median(to_hash)),
         plain_flush_share: of(&plains, |load| load.flush_share),
         flash_flush_share: of(&flashes, |load| load.flush_share),
         write_amplification: (written > 0).then(|| programmed as f64 / written as f64),
@@ -348,11 +410,13 @@ fn human(document: &Document) -> String {
         "plain/s",
         "flash/s",
         "flash is",
+        "of the hash",
         "in flushes: plain",
         "flash",
         "write amplification",
     ];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    let hashes = document.hash_bytes_per_s.is_some();
     for case in &document.cases {
         let writes = case.write_amplification.is_some();
         let share = |share: f64| if writes { format!("{:.0} %", share * 100.0) } else { String::new() };
@@ -363,6 +427,7 @@ fn human(document: &Document) -> String {
             format!("{:.0}", case.plain_per_s),
             format!("{:.0}", case.flash_per_s),
             format!("{:.2} x", case.ratio_to_plain),
+            case.ratio_to_hash.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
             share(case.plain_flush_share),
             share(case.flash_flush_share),
             case.write_amplification.map_or_else(String::new, |value| format!("{value:.2}")),
@@ -375,5 +440,8 @@ fn human(document: &Document) -> String {
         }
         _ => String::new(),
     };
+    if !hashes {
+        rows.iter_mut().for_each(|row| drop(row.remove(OF_THE_HASH)));
+    }
     format!("{}{hash}", table(&rows))
 }
