@@ -112,7 +112,8 @@ impl FlashDrive {
         self.lock().layer.stats()
     }
 
-    /// It is mostly held for a few microseconds, less than it takes to sleep.
+    /// It is mostly held for a few microseconds, less than it takes to sleep. A holder may be
+    /// without a processor, so whoever waits lets others run.
     fn lock(&self) -> MutexGuard<'_, State> {
         let mut looks = Looks::default();
         loop {

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 /// Bytes that are joined to one write, at most.
 const MOST: usize = 256 << 10;
+/// Bytes of a write, at least, that is made beside others.
+const LONG: usize = 32 << 10;
 /// Bytes of a buffer for a short write, as most copied ones are: tags and drafts.
 const SHORT: usize = 16 << 10;
 /// Buffers that are kept for later writes.
@@ -183,9 +185,21 @@ impl Outbox {
 
     /// Begins a write, if one may begin.
     pub fn begin(&mut self) -> Option<Job> {
+        self.begin_of(0)
+    }
+
+    /// Does the same, but begins a short write only if no other short one is under way. The file
+    /// would make them one after another as well; those that wait meanwhile are joined.
+    pub fn begin_joined(&mut self) -> Option<Job> {
+        let busy = self.writes.iter().any(|write| write.begun && write.len < LONG);
+        self.begin_of(if busy { LONG } else { 0 })
+    }
+
+    /// Begins a write of at least so many bytes, if one may begin.
+    fn begin_of(&mut self, least: usize) -> Option<Job> {
         let free = |i: &usize| {
             let (write, mut earlier) = (&self.writes[*i], self.writes.iter().take(*i));
-            !write.begun && !earlier.any(|earlier| earlier.overlaps(&write.range()))
+            !write.begun && write.len >= least && !earlier.any(|earlier| earlier.overlaps(&write.range()))
         };
         let next = (0..self.writes.len()).find(free)?;
         let write = &mut self.writes[next];
@@ -301,6 +315,31 @@ mod tests {
         assert_eq!(last.bytes(), [3; 4096]);
         outbox.end(last);
         assert!(outbox.is_done(5) && outbox.bytes() == 0);
+    }
+
+    #[test]
+    fn short_writes_wait_for_the_one_under_way_and_are_joined_and_long_ones_do_not() {
+        let mut outbox = Outbox::default();
+        let page = |byte| Held::new(vec![byte; 4096]);
+        outbox.accept_held(0, page(1));
+        let first = outbox.begin_joined().unwrap();
+        outbox.accept_held(4096, page(2));
+        outbox.accept(1 << 20, &[9; 128]);
+        assert!(outbox.begin_joined().is_none() && outbox.waits());
+        outbox.accept_held(8192, page(3));
+        outbox.accept(1 << 20 | 128, &[8; 128]);
+        outbox.accept_held(2 << 20, Held::new(vec![4; LONG]));
+        let long = outbox.begin_joined().unwrap();
+        assert_eq!((long.offset(), long.len()), (2 << 20, LONG));
+        outbox.end(first);
+        let mut both = outbox.begin_joined().unwrap();
+        outbox.end(long);
+        assert!(both.offset() == 4096 && both.bytes() == [[2; 4096], [3; 4096]].concat());
+        outbox.end(both);
+        let tags = outbox.begin_joined().unwrap();
+        assert_eq!((tags.offset(), tags.len()), (1 << 20, 256));
+        outbox.end(tags);
+        assert!(outbox.is_done(6));
     }
 
     #[test]

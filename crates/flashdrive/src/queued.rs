@@ -95,7 +95,7 @@ impl<M: Medium> Queued<M> {
             if state.outbox.is_done(number) {
                 return Ok(());
             }
-            if let Some(job) = state.outbox.begin() {
+            if let Some(job) = state.outbox.begin_joined() {
                 drop(state);
                 self.make(job)?;
                 looks = Looks::default();

@@ -1,9 +1,7 @@
 //! How long a thread looks for what it waits for before it sleeps.
 
-/// Looks before it sleeps: they take as long as a short write, and sleep costs as much.
+/// Looks before it sleeps. With nobody else to run, they take as long as a few short writes.
 const LOOKS: u32 = 16;
-/// Turns of an idle loop between two looks; 16 take less than a microsecond.
-const TURNS: u32 = 16;
 
 /// Looks of a thread for one event.
 #[derive(Debug, Default)]
@@ -15,9 +13,10 @@ impl Looks {
         self.0 == LOOKS
     }
 
-    /// Lets a moment pass before the next look.
+    /// Lets others run before the next look. A thread that ran on instead would take the processor
+    /// from the one that it waits for, and one that sleeps returns long after it is woken.
     pub(crate) fn pass(&mut self) {
         self.0 = (self.0 + 1).min(LOOKS);
-        (0..TURNS).for_each(|_| std::hint::spin_loop());
+        std::thread::yield_now();
     }
 }
