@@ -181,6 +181,10 @@ fn report(places: &Places<'_>, found: &Adopted, device: &TaggedDevice) {
     if let Some(first) = found.first_differs {
         text += &format!("  the first that differs is block {first}; it was left as it is\n");
     }
+    if found.unchecked > 0 {
+        let count = found.unchecked;
+        text += &format!("  {count} are not checked, because the host that wrote them asked for that\n");
+    }
     let recovered = device.recovered();
     if !recovered.rewritten.is_empty() {
         let count = recovered.rewritten.len();

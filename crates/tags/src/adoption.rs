@@ -18,6 +18,8 @@ pub struct Adopted {
     pub adopted: u64,
     /// Blocks that had one and fit it.
     pub fit: u64,
+    /// Blocks whose host asked for no check (application tag FFFFh); they were left as they are.
+    pub unchecked: u64,
     /// Blocks that had one and differ from it; they were left as they are.
     pub differ: u64,
     /// The first of these.
@@ -73,8 +75,8 @@ pub fn adopt(device: &TaggedDevice, mut go_on: impl FnMut(u64) -> bool) -> Resul
 }
 
 fn take(device: &TaggedDevice, blocks: Range<u64>, found: &mut Adopted) -> Result<(), IoError> {
-    let verdicts = match device.adopt(blocks.clone()) {
-        Ok(verdicts) => verdicts,
+    let (verdicts, adopted) = match device.adopt(blocks.clone()) {
+        Ok(found) => found,
         Err(error) if !error.is_media_error() => return Err(error),
         Err(_) if blocks.end - blocks.start == 1 => {
             found.unreadable += 1;
@@ -82,9 +84,11 @@ fn take(device: &TaggedDevice, blocks: Range<u64>, found: &mut Adopted) -> Resul
         }
         Err(_) => return blocks.into_iter().try_for_each(|block| take(device, block..block + 1, found)),
     };
+    found.adopted += adopted;
+    let mut unchecked = 0;
     for (block, verdict) in blocks.zip(verdicts) {
         match verdict {
-            Opinion::Unchecked | Opinion::Lost => found.adopted += 1,
+            Opinion::Unchecked | Opinion::Lost => unchecked += 1,
             Opinion::Fits(_) => found.fit += 1,
             Opinion::Differs(_) => {
                 found.differ += 1;
@@ -92,5 +96,6 @@ fn take(device: &TaggedDevice, blocks: Range<u64>, found: &mut Adopted) -> Resul
             }
         }
     }
+    found.unchecked += unchecked - adopted;
     Ok(())
 }

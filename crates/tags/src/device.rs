@@ -10,7 +10,7 @@ use crate::geometry::Geometry;
 use crate::header::Header;
 use crate::machine::{Machine, Outcome, Request};
 use crate::page::{Judged, Opinion, Origin, Tag};
-use crate::record::Change;
+use crate::record::{Change, MAX_ZEROS};
 use crate::refusals::{Refusals, Ruling};
 use pumice_blockdev::{
     Background, BlockDevice, FlashCounts, Grains, IoError, Judgement, Operation, Stepped, TagFault, Tagged,
@@ -24,8 +24,6 @@ use std::time::SystemTime;
 
 /// Most pages in memory, without those in use.
 const CACHED_PAGES: usize = 131_072;
-/// Blocks that are made zeros with one record.
-const ZEROS_AT_ONCE: u64 = 16_384;
 /// Blocks that are judged when a drive is opened.
 const SAMPLE: u64 = 200;
 
@@ -97,15 +95,18 @@ impl TaggedDevice {
     }
 
     /// Checks blocks, and creates tags for those of unknown origin from their present contents.
-    /// Damage is reported, never refused.
+    /// Damage is reported, never refused. Returns what was said of each before, and how many got a
+    /// tag.
     ///
     /// # Errors
     /// If the drive or the tag file fails.
-    pub fn adopt(&self, blocks: Range<u64>) -> Result<Vec<Opinion>, IoError> {
+    pub fn adopt(&self, blocks: Range<u64>) -> Result<(Vec<Opinion>, u64), IoError> {
         let mut buffer = vec![0; (blocks.end - blocks.start) as usize * self.geometry.block_bytes()];
         let at = blocks.start * self.geometry.block_bytes() as u64;
-        let carried = self.carrier.carry(blocks, Request::Adopt, Payload::Read(&mut buffer));
-        Ok(opinions(self.judged(carried, at, buffer.len())?))
+        match self.carrier.carry(blocks, Request::Adopt, Payload::Read(&mut buffer)) {
+            Carried { outcome: Outcome::Adopted(judged, count), .. } => Ok((opinions(judged), count)),
+            carried => Ok((opinions(self.judged(carried, at, buffer.len())?), 0)),
+        }
     }
 
     /// Accepts a block that differs from its tag as it is: it gets a tag for its present contents,
@@ -316,8 +317,8 @@ impl TaggedDevice {
 
     fn clear(&self, operation: Operation, offset: u64, len: u64, discard: bool) -> Result<(), IoError> {
         let blocks = self.blocks(operation, offset, len)?;
-        for first in blocks.clone().step_by(ZEROS_AT_ONCE as usize) {
-            let piece = first..blocks.end.min(first + ZEROS_AT_ONCE);
+        for first in blocks.clone().step_by(MAX_ZEROS as usize) {
+            let piece = first..blocks.end.min(first + MAX_ZEROS);
             let zeros = Change::Zeros(piece.end - piece.start);
             self.carry_write(operation, piece, zeros, Payload::Zero { discard })?;
         }

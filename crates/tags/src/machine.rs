@@ -96,6 +96,8 @@ pub enum Outcome {
     Checked(Judgement),
     /// It was read, with the result of checking each block.
     Read(Vec<Judged>),
+    /// The same before adoption, and how many blocks got a tag.
+    Adopted(Vec<Judged>, u64),
     /// It was read, with the metadata of each block: all FFh, an escape, if it has no tag.
     Metadata(Vec<u8>),
     /// The number of adopted tags that are now vouched for.

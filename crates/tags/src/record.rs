@@ -8,8 +8,8 @@ use std::sync::Arc;
 use thiserror::Error;
 
 const HEAD: usize = 24;
-/// The most blocks of a record of zeros.
-const MAX_ZEROS: u64 = 1 << 31;
+/// The most blocks of a record of zeros: more are several records.
+pub(crate) const MAX_ZEROS: u64 = 16_384;
 
 /// What a record says of its blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -253,6 +253,17 @@ mod tests {
             assert_eq!(bytes[others..others + 8], [1, 2, 3, 4, 5, 6, 7, 8]);
             assert_eq!(bytes[tuple + 16..tuple + 24], [0x11, 0x11, 0, 0, 0, 0, 0, 10]);
             assert_eq!(bytes.len(), 24 + 3 * 21);
+        }
+    }
+
+    /// Recovery needs time for each of its blocks, so no record has more than a writer makes.
+    #[test]
+    fn a_record_of_zeros_has_no_more_blocks_than_a_writer_makes() {
+        let geometry = Geometry::new(1 << 30, 4096, 4096, Guard::Crc16, 1 << 20).expect("a drive");
+        for (blocks, is_record) in [(MAX_ZEROS, true), (MAX_ZEROS + 1, false), (1 << 18, false)] {
+            let zeros = Record { first: 0, change: Arc::new(Change::Zeros(blocks)), settled: 0 };
+            let read = Record::decode(&geometry, &zeros.encode(&geometry));
+            assert_eq!(read.is_ok(), is_record, "{blocks}");
         }
     }
 

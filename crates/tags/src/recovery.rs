@@ -2,36 +2,26 @@
 //!
 //! Pure: the table of `docs/reference/on-disk/tags.md`, "Recovery".
 
+#[cfg(test)]
+mod plain;
+mod spans;
+
 use crate::geometry::Geometry;
 use crate::page::{Entry, Opinion, Tag};
 use crate::record::{Change, Record};
-use std::collections::BTreeMap;
+use spans::Spans;
 use std::ops::Range;
 
-/// A version that a block may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A version of a block that may be there: the record that made it, and its number in that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Version {
-    tag: Tag,
-    /// The record that made it, and its number in that.
-    record: usize,
-    at: usize,
-    sum: u32,
-    data: Data,
+    record: u32,
+    at: u32,
 }
 
-/// What is known of the data of a version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Data {
-    /// Only the sum.
-    Sum,
-    /// They are in the record.
-    Logged,
-    /// They are zeros.
-    Zeros,
-}
-
-/// The versions of a block, oldest first.
-#[derive(Debug, Default)]
+/// The versions of a block, oldest first. Zeros are there once, however many records made them: all
+/// of these give a block the same contents and the same tag.
+#[derive(Debug, PartialEq, Eq)]
 struct Versions {
     /// Whether the version of the home tuple may be there.
     home: bool,
@@ -49,66 +39,112 @@ pub enum Outcome {
     Damaged(Entry),
 }
 
-/// The records of a log, by block.
+/// The records of a log, by block. It takes at most three times the bytes of the log: 16 for each
+/// block of a record with tags, and four ranges for each record of zeros.
 #[derive(Debug)]
 pub struct Recovery<'r> {
     geometry: Geometry,
     records: &'r [Record],
-    blocks: BTreeMap<u64, Versions>,
+    zero_sum: u32,
+    zero_guard: u64,
+    /// So many records, from the first, are settled: what came before one of them cannot be there.
+    settled: u32,
+    /// Versions of records with tags, in the order of blocks and then of records.
+    tagged: Vec<(u64, Version)>,
+    /// The newest record of zeros, and the newest of those that are settled.
+    zeros: Spans,
+    settled_zeros: Spans,
     #[cfg(test)]
     pub(crate) mutation: Option<crate::mutation::Mutation>,
 }
 
 impl<'r> Recovery<'r> {
-    /// From records with their numbers, in their order.
+    /// From records with their numbers, which ascend, in their order.
     #[must_use]
     pub fn new(geometry: Geometry, numbers: &[u64], records: &'r [Record]) -> Self {
         let settled = records.iter().map(|record| record.settled).max().unwrap_or(0);
-        let zero_guard = geometry.zero_guard();
-        let zero_sum = crc32c::crc32c(&vec![0; geometry.block_bytes()]);
-        let mut blocks: BTreeMap<u64, Versions> = BTreeMap::new();
-        for (index, (number, record)) in numbers.iter().zip(records).enumerate() {
-            for (at, block) in record.blocks().enumerate() {
-                let version = match &*record.change {
-                    Change::Tags { tags, sums, data, .. } => {
-                        let data = if data.is_some() { Data::Logged } else { Data::Sum };
-                        Version { tag: tags[at], record: index, at, sum: sums[at], data }
-                    }
-                    Change::Zeros(_) => {
-                        let tag = Tag::written(geometry.tuple(block, zero_guard));
-                        Version { tag, record: index, at, sum: zero_sum, data: Data::Zeros }
-                    }
-                };
-                let versions =
-                    blocks.entry(block).or_insert_with(|| Versions { home: true, ..Versions::default() });
-                if *number <= settled {
-                    // What came before cannot be there any more.
-                    versions.home = false;
-                    versions.logged.clear();
+        let settled = numbers.partition_point(|number| *number <= settled) as u32;
+        let mut tagged = Vec::new();
+        let (mut zeros, mut settled_zeros) = (Spans::default(), Spans::default());
+        for (index, record) in (0..).zip(records) {
+            match &*record.change {
+                Change::Tags { .. } => {
+                    let versions = (0..).map(|at| Version { record: index, at });
+                    tagged.extend(record.blocks().zip(versions));
                 }
-                versions.logged.push(version);
+                Change::Zeros(_) => {
+                    zeros.cover(record.blocks(), index);
+                    if index < settled {
+                        settled_zeros.cover(record.blocks(), index);
+                    }
+                }
             }
         }
+        tagged.sort_unstable();
         Self {
             geometry,
             records,
-            blocks,
+            zero_sum: crc32c::crc32c(&vec![0; geometry.block_bytes()]),
+            zero_guard: geometry.zero_guard(),
+            settled,
+            tagged,
+            zeros,
+            settled_zeros,
             #[cfg(test)]
             mutation: None,
         }
     }
 
     /// The blocks of the log, as ranges of at most `most` blocks.
-    #[must_use]
-    pub fn ranges(&self, most: u64) -> Vec<Range<u64>> {
-        let mut ranges: Vec<Range<u64>> = Vec::new();
-        for block in self.blocks.keys() {
-            match ranges.last_mut() {
-                Some(last) if last.end == *block && last.end - last.start < most => last.end += 1,
-                _ => ranges.push(*block..*block + 1),
+    pub fn ranges(&self, most: u64) -> impl Iterator<Item = Range<u64>> + use<> {
+        let tagged = self.tagged.chunk_by(|(a, _), (b, _)| b - a <= 1);
+        let tagged = tagged.map(|run| run[0].0..run[run.len() - 1].0 + 1);
+        let mut parts: Vec<Range<u64>> = tagged.chain(self.zeros.ranges()).collect();
+        parts.sort_unstable_by_key(|part| part.start);
+        parts.dedup_by(|next, last| {
+            let touches = next.start <= last.end;
+            if touches {
+                last.end = last.end.max(next.end);
             }
+            touches
+        });
+        parts.into_iter().flat_map(move |part| {
+            let end = part.end;
+            part.step_by(most as usize).map(move |first| first..end.min(first + most))
+        })
+    }
+
+    /// The versions that a block may have.
+    fn versions(&self, block: u64) -> Versions {
+        let first = self.tagged.partition_point(|(other, _)| *other < block);
+        let tagged = self.tagged[first..].iter().take_while(|(other, _)| *other == block);
+        let tagged = tagged.map(|(_, version)| *version);
+        let settled = tagged.clone().map(|version| version.record).filter(|record| *record < self.settled);
+        let settled = settled.max().max(self.settled_zeros.record(block));
+        let zeros = self.zeros.record(block);
+        let zeros = zeros.map(|record| Version { record, at: (block - self.first(record)) as u32 });
+        let counts = |version: &Version| settled.is_none_or(|settled| settled <= version.record);
+        let mut logged: Vec<Version> = tagged.chain(zeros).filter(counts).collect();
+        logged.sort_unstable();
+        Versions { home: settled.is_none(), logged }
+    }
+
+    /// The first block of a record.
+    fn first(&self, record: u32) -> u64 {
+        self.records[record as usize].first
+    }
+
+    /// What the record of a version says of its block.
+    fn change(&self, version: &Version) -> &Change {
+        &self.records[version.record as usize].change
+    }
+
+    /// The sum of a version's data.
+    fn sum(&self, version: &Version) -> u32 {
+        match self.change(version) {
+            Change::Tags { sums, .. } => sums[version.at as usize],
+            Change::Zeros(_) => self.zero_sum,
         }
-        ranges
     }
 
     /// What became of a block of the log: `found` are its bytes (`None` if it cannot be read),
@@ -118,18 +154,19 @@ impl<'r> Recovery<'r> {
     /// If the block is not in the log.
     #[must_use]
     pub fn outcome(&self, block: u64, found: Option<&[u8]>, home: &Entry) -> Outcome {
-        let versions = &self.blocks[&block];
+        let versions = self.versions(block);
         let newest = versions.logged.last().expect("a block of the log has a version");
+        let entry = |version| self.entry(block, version);
         let Some(found) = found else {
-            return Outcome::Damaged(self.entry(newest));
+            return Outcome::Damaged(entry(newest));
         };
         let sum = crc32c::crc32c(found);
         let logged = versions.logged.iter().rev();
         #[cfg(test)]
         let logged = logged.filter(|_| self.mutation != Some(crate::mutation::Mutation::HomeOnly));
         // The newest first: it may be the same data with other tags.
-        if let Some(version) = { logged }.find(|version| version.sum == sum) {
-            return Outcome::Is(self.entry(version));
+        if let Some(version) = { logged }.find(|version| self.sum(version) == sum) {
+            return Outcome::Is(entry(version));
         }
         let guard = self.geometry.format().guard();
         let fits = || matches!(home.judge(&self.geometry, guard.of(found)), Opinion::Fits(_));
@@ -144,12 +181,12 @@ impl<'r> Recovery<'r> {
             Home::Known
         };
         // A mixture is possible only if the drive writes less than a block all or nothing.
-        if self.geometry.carries_data() && self.is_torn(versions, found, &home) {
-            return Outcome::Rewrite(self.entry(newest), self.data(newest));
+        if self.geometry.carries_data() && self.is_torn(&versions, found, &home) {
+            return Outcome::Rewrite(entry(newest), self.data(newest));
         }
         match home {
             Home::Unknown(entry) => Outcome::Is(entry),
-            Home::Known | Home::Gone => Outcome::Damaged(self.entry(newest)),
+            Home::Known | Home::Gone => Outcome::Damaged(entry(newest)),
         }
     }
 }
@@ -186,23 +223,25 @@ impl Recovery<'_> {
         }
     }
 
-    /// The tag and the other metadata of a version.
-    fn entry(&self, version: &Version) -> Entry {
-        let others = self.records[version.record].change.others_of(&self.geometry, version.at);
+    /// The tag and the other metadata of a version of a block.
+    fn entry(&self, block: u64, version: &Version) -> Entry {
+        let change = self.change(version);
+        let tag = match change {
+            Change::Tags { tags, .. } => tags[version.at as usize],
+            Change::Zeros(_) => Tag::written(self.geometry.tuple(block, self.zero_guard)),
+        };
+        let others = change.others_of(&self.geometry, version.at as usize);
         let zeros = others.iter().all(|byte| *byte == 0);
-        Entry { tag: version.tag, others: if zeros { Vec::new() } else { others.to_vec() } }
+        Entry { tag, others: if zeros { Vec::new() } else { others.to_vec() } }
     }
 
     /// The data of a version, of a log that carries them.
     fn data(&self, version: &Version) -> Vec<u8> {
         let size = self.geometry.block_bytes();
-        match version.data {
-            Data::Zeros => vec![0; size],
-            Data::Logged => match &*self.records[version.record].change {
-                Change::Tags { data: Some(data), .. } => data[version.at * size..][..size].to_vec(),
-                _ => unreachable!("the version is of a record with data"),
-            },
-            Data::Sum => unreachable!("every record of this log carries its data"),
+        match self.change(version) {
+            Change::Zeros(_) => vec![0; size],
+            Change::Tags { data: Some(data), .. } => data[version.at as usize * size..][..size].to_vec(),
+            Change::Tags { data: None, .. } => unreachable!("every record of this log carries its data"),
         }
     }
 }
@@ -236,7 +275,7 @@ mod tests {
         let [old, one, two, other] = [[1; 512], [2; 512], [3; 512], [4; 512]];
         let records = [record(&geometry, &one, 0), record(&geometry, &two, 0)];
         let recovery = Recovery::new(geometry, &[7, 8], &records);
-        assert_eq!(recovery.ranges(10).as_slice(), std::slice::from_ref(&(5..6)));
+        assert_eq!(recovery.ranges(10).collect::<Vec<_>>(), [5..6]);
         let home = tag(&geometry, &old);
         for data in [&old, &one, &two] {
             assert_eq!(recovery.outcome(5, Some(data), &home), Outcome::Is(tag(&geometry, data)));

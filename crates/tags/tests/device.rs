@@ -103,8 +103,8 @@ fn what_was_never_written_is_served_unchecked_and_adopted_tags_are_no_witness() 
     let device = world.open();
     world.drive.write_at(world.at(3), &[0xEE]).unwrap();
     assert!(world.read(&device, 3).is_ok());
-    assert_eq!(device.adopt(0..10).unwrap(), [Opinion::Unchecked; 10]);
-    assert_eq!(device.adopt(0..10).unwrap(), [Opinion::Fits(Origin::Adopted); 10]);
+    assert_eq!(device.adopt(0..10).unwrap(), (vec![Opinion::Unchecked; 10], 10));
+    assert_eq!(device.adopt(0..10).unwrap(), (vec![Opinion::Fits(Origin::Adopted); 10], 0));
     device.write_at(world.at(4), &world.data(4, 1)).unwrap();
     device.keep_adopted(10).unwrap();
     device.close().unwrap();
@@ -114,7 +114,7 @@ fn what_was_never_written_is_served_unchecked_and_adopted_tags_are_no_witness() 
     // Adopting is no acquittal: damage after it is found, damage to what was written too.
     world.drive.write_at(world.at(5), &[0xEE]).unwrap();
     world.drive.write_at(world.at(4), &[0xEE]).unwrap();
-    let verdicts = device.adopt(0..10).unwrap();
+    let (verdicts, _) = device.adopt(0..10).unwrap();
     assert_eq!(
         (verdicts[4], verdicts[5]),
         (Opinion::Differs(Origin::Written), Opinion::Differs(Origin::Adopted))

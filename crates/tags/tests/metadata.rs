@@ -205,11 +205,30 @@ fn adopted_tags_can_be_vouched_for_and_keep_their_metadata() {
     for metadata in formats() {
         let world = World::new(metadata);
         let device = world.open();
-        assert_eq!(device.adopt(0..3).unwrap(), [Opinion::Unchecked; 3]);
+        assert_eq!(device.adopt(0..3).unwrap(), (vec![Opinion::Unchecked; 3], 3));
         assert_eq!(device.vouch(0, 3 * BLOCK as u64).unwrap(), 3);
         assert_eq!(device.judge(0..3).unwrap(), [Opinion::Fits(Origin::Vouched); 3]);
         let data = vec![0x11; BLOCK];
         assert!(world.read(&device, 2) == (data.clone(), world.of_node(2, &data)), "{metadata:?}");
+    }
+}
+
+/// Application tag FFFFh: the host asked for no check. Adoption leaves that as it is, each time.
+#[test]
+fn blocks_that_ask_for_no_check_are_not_adopted() {
+    for metadata in formats() {
+        let world = World::new(metadata);
+        let device = world.open();
+        let (data, mut beside) = world.made(7, 1);
+        let tags = Tags { application: 0xFFFF, ..Tags::at(&world.format, 7) };
+        pumice_protect::blocks::generate(&world.format, &tags, &data, &mut beside);
+        device.write_with_metadata(7 * BLOCK as u64, &data, &beside).unwrap();
+        for adopted in [BLOCKS - 1, 0] {
+            let found = pumice_tags::adoption::adopt(&device, |_| true).unwrap();
+            let fit = BLOCKS - 1 - adopted;
+            assert_eq!((found.adopted, found.fit, found.unchecked), (adopted, fit, 1), "{metadata:?}");
+            assert!(world.read(&device, 7) == (data.clone(), beside.clone()), "{metadata:?}");
+        }
     }
 }
 

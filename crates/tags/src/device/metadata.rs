@@ -1,10 +1,10 @@
 //! Access to tags and metadata for others.
 
-use super::{TaggedDevice, ZEROS_AT_ONCE};
+use super::TaggedDevice;
 use crate::carrier::Payload;
 use crate::machine::{Outcome, Request};
 use crate::page::Judged;
-use crate::record::{Change, apart};
+use crate::record::{Change, MAX_ZEROS, apart};
 use pumice_blockdev::{BlockDevice, IoError, Judgement, Operation, TagCounts, TagFormat, Tagged};
 use pumice_protect::digest::crc32c;
 
@@ -87,8 +87,8 @@ impl Tagged for TaggedDevice {
     fn vouch(&self, offset: u64, len: u64) -> Result<u64, IoError> {
         let blocks = self.whole_blocks(Operation::Write, offset, len)?;
         let mut count = 0;
-        for first in blocks.clone().step_by(ZEROS_AT_ONCE as usize) {
-            let piece = first..blocks.end.min(first + ZEROS_AT_ONCE);
+        for first in blocks.clone().step_by(MAX_ZEROS as usize) {
+            let piece = first..blocks.end.min(first + MAX_ZEROS);
             let carried = self.carrier.carry(piece, Request::Vouch, Payload::Zero { discard: false });
             match carried.outcome {
                 Outcome::Vouched(some) => count += some,

@@ -12,6 +12,9 @@ use std::ops::Range;
 
 /// Blocks that are read at a time.
 const AT_ONCE: u64 = 256;
+/// Pages in memory, after which they are written to their places: 32 MiB. Few in tests, so that
+/// cuts meet this.
+const PAGES_AT_ONCE: usize = if cfg!(test) { 2 } else { 65_536 };
 
 /// A block to write again: its present and its new contents.
 struct Torn {
@@ -39,13 +42,24 @@ impl Recovering<'_> {
         for range in self.recovery.ranges(AT_ONCE) {
             let torn = self.judge(range)?;
             self.write_again(&torn)?;
+            if self.pages.len() >= PAGES_AT_ONCE {
+                self.store()?;
+            }
         }
+        self.store()?;
+        Ok(self.recovered)
+    }
+
+    /// Writes the pages to their places, durably. The log still has their blocks: if the power goes
+    /// before all of it is recovered, the next recovery finds the same.
+    fn store(&mut self) -> Result<(), TagError> {
         // What was read may be in the drive's cache only: it must not change back after its tags
         // are home and the log is released.
         self.drive.flush()?;
         self.file.store_pages(self.pages.iter().map(|(number, page)| (*number, page)))?;
         self.file.medium.sync()?;
-        Ok(self.recovered)
+        self.pages.clear();
+        Ok(())
     }
 
     /// Puts the tags of a range into the pages. Returns the blocks to write again.

@@ -186,7 +186,10 @@ mod tests {
                         }
                         Action::SeeAgain(_) => unreachable!("no write fails"),
                         Action::Done { id, outcome } => {
-                            assert!(matches!(outcome, Outcome::Done | Outcome::Read(_)));
+                            assert!(matches!(
+                                outcome,
+                                Outcome::Done | Outcome::Read(_) | Outcome::Adopted(..)
+                            ));
                             self.done.push(id);
                         }
                     }

@@ -68,10 +68,11 @@ impl Machine {
         for part in self.parts(&blocks) {
             self.judge(&part, &guards[part.at.clone()], &mut judged);
         }
-        if !self.failed {
-            self.adopt(&request, blocks, guards, &judged);
+        let count = if self.failed { 0 } else { self.adopt(&request, blocks, guards, &judged) };
+        match request {
+            Request::Adopt => Outcome::Adopted(judged, count),
+            _ => Outcome::Read(judged),
         }
-        Outcome::Read(judged)
     }
 
     /// The parts of a range of blocks that lie in one page each.
@@ -139,14 +140,15 @@ impl Machine {
         metadata
     }
 
-    /// Makes tags of what a command read, if it asks for that.
-    fn adopt(&mut self, request: &Request, blocks: Range<u64>, guards: &[u64], judged: &[Judged]) {
+    /// Makes tags of what a command read, if it asks for that. Returns how many.
+    fn adopt(&mut self, request: &Request, blocks: Range<u64>, guards: &[u64], judged: &[Judged]) -> u64 {
+        let mut count = 0;
         for (block, (guard, judged)) in blocks.zip(guards.iter().zip(judged)) {
             let (number, place) = self.geometry.place(block);
             let adopts = match request {
                 Request::Adopt => self.cache.page(number).origin(place) == Origin::Unknown,
                 Request::Release => matches!(judged.opinion, Opinion::Differs(_)),
-                _ => return,
+                _ => return 0,
             };
             if adopts {
                 // Those of a block that is released stay; one without a tag has zeros.
@@ -154,8 +156,10 @@ impl Machine {
                 let tuple = self.geometry.tuple_over(block, *guard, &others);
                 let tag = Tag { origin: Origin::Adopted, tuple };
                 self.cache.change(number).set_with(&self.geometry, place, &tag, &others);
+                count += 1;
             }
         }
+        count
     }
 
     /// Makes the adopted tags of a command's blocks vouched ones.

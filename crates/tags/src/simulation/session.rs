@@ -145,7 +145,7 @@ impl Session<'_> {
                     plain.durable = plain.durable.max(version);
                 }
             }
-            (Kind::Read { .. } | Kind::Adopt, Outcome::Read(judged)) => {
+            (Kind::Read { .. }, Outcome::Read(judged)) | (Kind::Adopt, Outcome::Adopted(judged, _)) => {
                 for (block, judged) in blocks.zip(judged) {
                     let excused = self.world.geometry.carries_data() && self.world.unwritable == Some(block);
                     if matches!(judged.opinion, Opinion::Differs(_)) && !excused {
