@@ -29,7 +29,7 @@ mod tagged;
 
 pub use device::{
     Background, BlockDevice, DirectFd, DirectIo, DirectMemory, DirectOperation, DirectRequest, Grains, Marks,
-    Step, Stepped, SteppedCommand, TagCounts, TagFormat, Tagged,
+    Step, Stepped, SteppedCommand, TagCounts, TagFormat,
 };
 pub use direct::{DirectEnd, DirectQueue};
 pub use error::{IoError, Operation};
@@ -46,4 +46,4 @@ pub use memory::{MemoryDevice, zeroed_memory};
 pub use system::{
     ask_silent_peer, give_memory_back, prefetch, prefetch_far, raise_descriptor_limit, step_back,
 };
-pub use tagged::read_judged;
+pub use tagged::{Tagged, read_judged};

@@ -17,7 +17,7 @@ use pumice_offload::{
     PieceFailure, Source, TagFormat, Transfer, TransferResult,
 };
 use pumice_parity::kernels::Kernels;
-use pumice_protect::origin::Judged;
+use pumice_protect::origin::{Judged, RestoredTag};
 use pumice_telemetry::Ledger;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -384,6 +384,14 @@ impl DataNode for LocalNode {
 
     fn read_tagged(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, NodeError> {
         tags::read(self.checked(drive, offset, buf.len() as u64)?, offset, buf)
+    }
+
+    fn restores(&self) -> bool {
+        true
+    }
+
+    fn restore(&self, drive: DriveId, offset: u64, data: &[u8], tag: RestoredTag) -> Result<(), NodeError> {
+        tags::restore(self.writable(drive, offset, data.len() as u64)?, offset, data, tag)
     }
 
     fn vouch(&self, drive: DriveId, offset: u64, len: u64) -> Result<u64, NodeError> {

@@ -7,7 +7,7 @@ use crate::{
 };
 use crate::{PathId, PeerRange};
 use pumice_buffer::AlignedBuffer;
-use pumice_protect::origin::Judged;
+use pumice_protect::origin::{Judged, RestoredTag};
 
 /// A machine with drives and engines for parity and transfer.
 ///
@@ -61,6 +61,27 @@ pub trait DataNode: Send + Sync {
     /// As [`read_tagged`](Self::read_tagged), and if the tags cannot be written.
     fn vouch(&self, _drive: DriveId, _offset: u64, _len: u64) -> Result<u64, NodeError> {
         Ok(0)
+    }
+
+    /// Whether [`restore`](Self::restore) is supported.
+    fn restores(&self) -> bool {
+        false
+    }
+
+    /// Writes whole blocks of a drive with tags, whose bytes come from no host's present write,
+    /// with such a tag. Durable only after a [`flush`](Self::flush) that follows.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write), and [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField)
+    /// if the node does not support it, the drive has no tags, or the range is not of whole blocks.
+    fn restore(
+        &self,
+        _drive: DriveId,
+        _offset: u64,
+        _data: &[u8],
+        _tag: RestoredTag,
+    ) -> Result<(), NodeError> {
+        Err(NodeError::invalid("drive", "the node puts no bytes back beside tags"))
     }
 
     /// Reads many pieces at once into one buffer, which is passed through.

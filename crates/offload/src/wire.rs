@@ -53,6 +53,12 @@ pub const STATUS_OTHER_BYTES: u16 = 0x7C3;
 /// Bits 0 and 1 of byte 3082 of Identify Controller: Path, Update and Store are supported, and
 /// stretches.
 pub const HAS_UPDATES: u8 = 1 | 2;
+/// Bit 2 of the same byte: Tagged Write.
+pub const HAS_TAGGED_WRITE: u8 = 4;
+/// Tagged Write, dword 13: the blocks get adopted tags.
+pub const TAGS_ADOPTED: u32 = 0;
+/// Tagged Write, dword 13: their tags stay.
+pub const TAGS_STAY: u32 = 1;
 /// Store, dword 13, bit 0: durable.
 pub const STORE_DURABLE: u32 = 1;
 /// Hold, dword 10: release the hold.

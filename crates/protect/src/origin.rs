@@ -35,6 +35,15 @@ impl Origin {
     }
 }
 
+/// The tag of a block to which other bytes are put that no host has just written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RestoredTag {
+    /// An adopted one for these bytes: it must not speak for them.
+    Adopted,
+    /// The tag and the other metadata that it has, whether they match or not.
+    Stays,
+}
+
 /// What a stored tuple says of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Opinion {

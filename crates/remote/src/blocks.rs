@@ -194,3 +194,23 @@ fn read_parts(
     }
     Ok(failures)
 }
+
+/// Writes any bytes of a drive: what else is in their blocks is read first.
+pub(crate) fn write(node: &RemoteNode, drive: DriveId, offset: u64, data: &[u8]) -> Result<(), NodeError> {
+    let geometry = node.geometry(drive, offset, data.len() as u64)?;
+    let (start, end) = aligned(geometry, offset, data.len());
+    let mut whole = vec![0; (end - start) as usize];
+    if start != offset || end != offset + data.len() as u64 {
+        read(node, drive, geometry, start, &mut whole)?;
+    }
+    let skip = (offset - start) as usize;
+    whole[skip..skip + data.len()].copy_from_slice(data);
+    let mut commands: Vec<Command<'_>> = Vec::new();
+    for (i, piece) in whole.chunks(PIECE).enumerate() {
+        let at = start + (i * PIECE) as u64;
+        let sqe = geometry.command(io::WRITE, drive, at, piece.len());
+        commands.push(Command { sqe, send: piece, receive: &mut [] });
+    }
+    let outcomes = node.run(&mut commands)?;
+    outcomes.iter().try_for_each(|o| outcome(&node.name, drive, "write", o.status))
+}

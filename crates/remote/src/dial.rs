@@ -39,6 +39,8 @@ pub(crate) struct Association {
     pub(crate) geometry: Vec<Geometry>,
     /// It has updates.
     pub(crate) updates: bool,
+    /// It puts bytes back beside tags.
+    pub(crate) restores: bool,
 }
 
 impl Dial {
@@ -76,6 +78,7 @@ impl Dial {
             return Err(NodeError::invalid("node", what));
         }
         let updates = vendor[10] & wire::HAS_UPDATES == wire::HAS_UPDATES;
+        let restores = vendor[10] & wire::HAS_TAGGED_WRITE != 0;
         let mut queue = controller.queue(1, pool::DEPTH).map_err(|error| unreachable(&error))?;
         let mut drives = describe(&address.to_string(), &mut queue)?;
         let mut geometry = Vec::with_capacity(drives.len());
@@ -87,7 +90,7 @@ impl Dial {
             drive.block_bytes = namespace.format.data_bytes();
             geometry.push(Geometry::of(&namespace));
         }
-        Ok(Association { controller, queue, nqn, digests, drives, geometry, updates })
+        Ok(Association { controller, queue, nqn, digests, drives, geometry, updates, restores })
     }
 }
 

@@ -38,7 +38,7 @@ use pumice_offload::{
     ParityResult, PathId, PeerRange, Piece, PieceFailure, SuperblockSeen, TagFormat, Transfer,
     TransferResult,
 };
-use pumice_protect::origin::Judged;
+use pumice_protect::origin::{Judged, RestoredTag};
 use pumice_telemetry::Ledger;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,6 +58,7 @@ pub struct RemoteNode {
     geometry: Vec<Geometry>,
     /// It has updates.
     updates: bool,
+    restores: bool,
     /// This host's parts of the drives' local memory.
     parts: Parts,
     pool: Arc<Pool>,
@@ -89,6 +90,7 @@ impl RemoteNode {
             drives: made.drives,
             geometry: made.geometry,
             updates: made.updates,
+            restores: made.restores,
             pool: Arc::new(Pool::new(&name, made.controller, made.queue)),
             digests: AtomicBool::new(made.digests == BOTH),
             held: AtomicBool::new(false),
@@ -249,6 +251,14 @@ impl DataNode for RemoteNode {
         tags::read(self, drive, offset, buf)
     }
 
+    fn restores(&self) -> bool {
+        self.restores
+    }
+
+    fn restore(&self, drive: DriveId, offset: u64, data: &[u8], tag: RestoredTag) -> Result<(), NodeError> {
+        tags::restore(self, drive, offset, data, tag)
+    }
+
     fn vouch(&self, drive: DriveId, offset: u64, len: u64) -> Result<u64, NodeError> {
         tags::vouch(self, drive, offset, len)
     }
@@ -263,22 +273,7 @@ impl DataNode for RemoteNode {
     }
 
     fn write(&self, drive: DriveId, offset: u64, data: &[u8]) -> Result<(), NodeError> {
-        let geometry = self.geometry(drive, offset, data.len() as u64)?;
-        let (start, end) = aligned(geometry, offset, data.len());
-        let mut whole = vec![0; (end - start) as usize];
-        if start != offset || end != offset + data.len() as u64 {
-            blocks::read(self, drive, geometry, start, &mut whole)?;
-        }
-        let skip = (offset - start) as usize;
-        whole[skip..skip + data.len()].copy_from_slice(data);
-        let mut commands: Vec<Command<'_>> = Vec::new();
-        for (i, piece) in whole.chunks(PIECE).enumerate() {
-            let at = start + (i * PIECE) as u64;
-            let sqe = geometry.command(io::WRITE, drive, at, piece.len());
-            commands.push(Command { sqe, send: piece, receive: &mut [] });
-        }
-        let outcomes = self.run(&mut commands)?;
-        outcomes.iter().try_for_each(|o| outcome(&self.name, drive, "write", o.status))
+        blocks::write(self, drive, offset, data)
     }
 
     fn zero(&self, drive: DriveId, offset: u64, len: u64) -> Result<(), NodeError> {

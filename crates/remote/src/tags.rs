@@ -3,11 +3,11 @@
 use crate::RemoteNode;
 use crate::answer::whole;
 use crate::blocks::outcome;
-use crate::memory::memory_command;
+use crate::memory::{MEMORY_PIECE, memory_command};
 use pumice_nvme::spec::Sqe;
 use pumice_offload::wire::{self, opcode};
 use pumice_offload::{DriveId, ErrorKind, MemoryAddress, NodeError, TagFormat, TaggedBlocks};
-use pumice_protect::origin::Judged;
+use pumice_protect::origin::{Judged, RestoredTag};
 
 /// A command over blocks of a drive: `dwords` are dwords 13 and 14.
 fn command(opcode: u8, drive: DriveId, offset: u64, answer: usize, dwords: u64) -> Sqe {
@@ -45,6 +45,27 @@ pub(crate) fn read(
     }
     buf.copy_from_slice(tagged.data);
     Ok(tagged.judged)
+}
+
+/// Puts bytes back beside tags.
+pub(crate) fn restore(
+    node: &RemoteNode,
+    drive: DriveId,
+    offset: u64,
+    data: &[u8],
+    tag: RestoredTag,
+) -> Result<(), NodeError> {
+    node.geometry(drive, offset, data.len() as u64)?;
+    let tags = match tag {
+        RestoredTag::Adopted => wire::TAGS_ADOPTED,
+        RestoredTag::Stays => wire::TAGS_STAY,
+    };
+    for (at, piece) in (offset..).step_by(MEMORY_PIECE).zip(data.chunks(MEMORY_PIECE)) {
+        let sqe = command(opcode::TAGGED_WRITE, drive, at, piece.len(), tags.into());
+        let done = node.ask(sqe, piece, &mut [])?;
+        outcome(node.name(), drive, opcode::name(opcode::TAGGED_WRITE), done.status)?;
+    }
+    Ok(())
 }
 
 /// Vouches for the adopted tags of blocks.

@@ -16,6 +16,7 @@ use pumice_blockdev::{
     Background, BlockDevice, FlashCounts, Grains, IoError, Judgement, Operation, Stepped, TagFault, Tagged,
 };
 use pumice_protect::digest::crc32c;
+use pumice_protect::origin::RestoredTag;
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
@@ -146,12 +147,7 @@ impl TaggedDevice {
             Err(error) if error.is_media_error() => {}
             Err(error) => return Err(error.into()),
         }
-        let mut change = self.change(block, &bytes);
-        if let Change::Tags { tags, .. } = &mut change {
-            // No host wrote it just now: its tag is no witness.
-            tags.iter_mut().for_each(|tag| tag.origin = Origin::Adopted);
-        }
-        self.carry_write(Operation::Write, block..block + 1, change, Payload::Write(&bytes))?;
+        self.restore(at, &bytes, RestoredTag::Adopted)?;
         self.flush()?;
         if self.carrier.bring_home() { Ok(block) } else { Err(self.tags_error().into()) }
     }
@@ -298,6 +294,15 @@ impl TaggedDevice {
         Change::Tags { tags, others: Vec::new(), sums, data }
     }
 
+    /// The same for bytes that no host wrote just now: their tags are no witness.
+    fn adopted(&self, first: u64, data: &[u8]) -> Change {
+        let mut change = self.change(first, data);
+        if let Change::Tags { tags, .. } = &mut change {
+            tags.iter_mut().for_each(|tag| tag.origin = Origin::Adopted);
+        }
+        change
+    }
+
     fn carry_write(
         &self,
         operation: Operation,
@@ -305,9 +310,19 @@ impl TaggedDevice {
         change: Change,
         payload: Payload<'_>,
     ) -> Result<(), IoError> {
+        self.carry_change(operation, blocks, Request::Write(change.into()), payload)
+    }
+
+    fn carry_change(
+        &self,
+        operation: Operation,
+        blocks: Range<u64>,
+        request: Request,
+        payload: Payload<'_>,
+    ) -> Result<(), IoError> {
         let size = self.geometry.block_bytes() as u64;
         let (at, len) = (blocks.start * size, (blocks.end - blocks.start) * size);
-        let carried = self.carrier.carry(blocks, Request::Write(change.into()), payload);
+        let carried = self.carrier.carry(blocks, request, payload);
         match (carried.outcome, carried.error) {
             (Outcome::Done, _) => Ok(()),
             (Outcome::DriveFailed, Some(error)) => Err(error),

@@ -7,6 +7,7 @@ mod cache;
 mod checkpoint;
 mod flushes;
 mod reads;
+mod restore;
 
 use crate::geometry::Geometry;
 use crate::group::{Group, StoredGroup};
@@ -40,6 +41,9 @@ pub enum Request {
     ReadMetadata,
     /// Write.
     Write(Arc<Change>),
+    /// The same with the tags and the other metadata that the blocks have, in place of those of
+    /// the change.
+    Restore(Arc<Change>),
     /// Read; blocks of unknown origin get tags for their present contents.
     Adopt,
     /// Read; blocks that differ from their tags get tags for their present contents.
@@ -225,7 +229,7 @@ impl Machine {
     /// If there are no blocks, some are outside the drive, or they do not match the change.
     pub fn begin(&mut self, id: u64, blocks: Range<u64>, request: Request) {
         assert!(blocks.start < blocks.end && blocks.end <= self.geometry.blocks(), "{blocks:?}");
-        if let Request::Write(change) = &request {
+        if let Request::Write(change) | Request::Restore(change) = &request {
             assert_eq!(change.blocks(), blocks.end - blocks.start, "a change of other blocks");
             if self.failed {
                 self.actions.push(Action::Done { id, outcome: Outcome::TagsFailed });
@@ -324,6 +328,7 @@ impl Machine {
             | Request::Adopt
             | Request::Release => self.actions.push(Action::Read(id)),
             Request::Vouch => self.vouch(id),
+            Request::Restore(_) => self.restore(id),
             // It has failed while the pages were read: nothing takes the command from the queue.
             Request::Write(_) if self.failed => self.end(id, Outcome::TagsFailed),
             Request::Write(_) => {

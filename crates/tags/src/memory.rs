@@ -15,6 +15,7 @@ use pumice_protect::command::{Prchk, Tags};
 use pumice_protect::format::Format;
 use pumice_protect::kernels::{Kernels, Spacing};
 use pumice_protect::metadata::MetadataFormat;
+use pumice_protect::origin::RestoredTag;
 use pumice_protect::stream::{CheckStream, MakeStream};
 use std::io;
 use std::ops::Range;
@@ -270,6 +271,21 @@ impl Tagged for TaggedMemory {
         self.clear(blocks, |block, to| {
             to.copy_from_slice(&metadata[(block - first) as usize * each..][..each]);
         });
+        Ok(())
+    }
+
+    fn restore(&self, offset: u64, data: &[u8], tag: RestoredTag) -> Result<(), IoError> {
+        let blocks = self.whole_blocks(Operation::Write, offset, data.len() as u64)?;
+        let places = places(&self.geometry, blocks.clone());
+        let at = self.bits_at();
+        let mut content = self.write_lock();
+        content[places.data].copy_from_slice(data);
+        if tag == RestoredTag::Adopted {
+            // Memory has no adopted tags: the blocks have none then.
+            content[places.metadata].fill(0xFF);
+            let bits = &mut content[at..];
+            blocks.for_each(|block| bits[block as usize / 8] &= !(1 << (block % 8)));
+        }
         Ok(())
     }
 

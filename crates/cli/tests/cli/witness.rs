@@ -56,14 +56,23 @@ fn adopted_tags_are_vouched_for_over_nodes_and_then_prove_damage() {
     assert_eq!((&found["fault"], &found["origin"]), (&"differs".into(), &"vouched".into()));
     assert_eq!((&found["offset"], &found["length"]), (&place.into(), &512.into()));
     assert!([0, 2, 3, 4].iter().all(|drive| of(*drive).is_empty()));
-    let (code, report) = json(&["--repair"], &at, state.path());
-    let finding = &report["findings"][0];
-    assert_eq!(
-        (code, &finding["certainty"], &finding["member"]),
-        (1, &"proven".into(), &1.into()),
-        "{report}"
-    );
-    assert_eq!((&finding["witness"]["origin"], &finding["repaired"]), (&"vouched".into(), &true.into()));
+    // Undone, the damage is proven as before.
+    for undone in [true, false] {
+        let (code, report) = json(&["--repair"], &at, state.path());
+        let finding = &report["findings"][0];
+        assert_eq!(
+            (code, &finding["certainty"], &finding["member"]),
+            (1, &"proven".into(), &1.into()),
+            "{report}"
+        );
+        assert_eq!((&finding["witness"]["origin"], &finding["repaired"]), (&"vouched".into(), &true.into()));
+        if undone {
+            let mut undo = pumice();
+            undo.args(["repairs", "undo", "--all", "--state-dir"]).arg(state.path()).args(&at);
+            let output = undo.output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
     drop(nodes);
     let after: Vec<Vec<u8>> = array.members.iter().map(|path| std::fs::read(path).unwrap()).collect();
     assert!(before == after, "every byte is back");

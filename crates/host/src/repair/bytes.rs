@@ -1,6 +1,7 @@
 //! Decodes and encodes fields of the journal and the archive.
 
-use super::record::{OldBytes, SECTOR};
+use super::record::{OldBytes, Record, SECTOR};
+use pumice_durable::{BadEnvelope, Envelope};
 use pumice_raid::Uuid;
 use thiserror::Error;
 
@@ -102,8 +103,42 @@ impl<'b> Fields<'b> {
         old.ok_or(BadField::Range("old bytes"))
     }
 
+    /// Whether the tags of a range stay; `known` is whether this version of the file says so.
+    pub(super) fn tags_stay(&mut self, known: bool) -> Result<bool, BadField> {
+        match self.u16("tags")? {
+            0 => Ok(false),
+            1 if known => Ok(true),
+            _ => Err(BadField::Range("tags")),
+        }
+    }
+
     pub(super) fn end(&self) -> Result<(), BadField> {
         if self.0.is_empty() { Ok(()) } else { Err(BadField::Range("end")) }
+    }
+}
+
+/// Two versions of a file, of which the later one knows of tags that stay.
+pub(super) struct Versions {
+    pub(super) plain: Envelope,
+    pub(super) with_tags: Envelope,
+}
+
+impl Versions {
+    /// The bytes of a file, of the version that its records need.
+    pub(super) fn seal(&self, body: &[u8], records: &[Record]) -> Vec<u8> {
+        let tags_stay = records.iter().any(|record| record.tags_stay);
+        if tags_stay { &self.with_tags } else { &self.plain }.seal(body)
+    }
+
+    /// The content of a file, and whether it is of the version that knows of tags.
+    pub(super) fn open<'f>(&self, file: &'f [u8]) -> Result<(&'f [u8], bool), BadEnvelope> {
+        match self.with_tags.open(file) {
+            Ok(body) => Ok((body, true)),
+            Err(BadEnvelope::Version { found, .. }) if found == self.plain.version => {
+                self.plain.open(file).map(|body| (body, false))
+            }
+            Err(bad) => Err(bad),
+        }
     }
 }
 

@@ -11,7 +11,7 @@
 //! turns it into a `Journal`.
 
 use super::archive::{EntryId, Kept};
-use super::bytes::{BadField, Fields, MAX_FILE, put_old};
+use super::bytes::{BadField, Fields, MAX_FILE, Versions, put_old};
 use super::record::{Intent, Kind, Record};
 use crate::error::HostError;
 use pumice_durable::{BadEnvelope, Envelope, Store, remove, replace};
@@ -22,7 +22,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use thiserror::Error;
 
-const KIND: Envelope = Envelope { magic: *b"PUMREPJL", version: 2 };
+const KINDS: Versions = Versions {
+    plain: Envelope { magic: *b"PUMREPJL", version: 2 },
+    with_tags: Envelope { magic: *b"PUMREPJL", version: 3 },
+};
 const MAGIC_1: [u8; 8] = *b"PUMREPJ1";
 
 /// The reasons why a file is not a journal.
@@ -48,22 +51,23 @@ pub(super) fn encode(intent: &Intent, entry: EntryId) -> Vec<u8> {
     for record in &intent.records {
         assert_eq!(record.old.bytes().len(), record.new.len(), "old and new cover the same range");
         body.extend_from_slice(&record.role.0.to_le_bytes());
-        body.extend_from_slice(&[0; 2]);
+        body.extend_from_slice(&u16::from(record.tags_stay).to_le_bytes());
         body.extend_from_slice(&(record.new.len() as u32).to_le_bytes());
         body.extend_from_slice(&record.device_offset.to_le_bytes());
         body.extend_from_slice(&record.member.0);
         put_old(&mut body, &record.old);
         body.extend_from_slice(&record.new);
     }
-    KIND.seal(&body)
+    KINDS.seal(&body, &intent.records)
 }
 
 /// Reads the bytes of a file.
 pub(super) fn decode(file: &[u8]) -> Result<(Intent, EntryId), BadJournal> {
     if file.starts_with(&MAGIC_1) {
-        return Err(BadEnvelope::Version { found: 1, known: KIND.version }.into());
+        return Err(BadEnvelope::Version { found: 1, known: KINDS.with_tags.version }.into());
     }
-    let mut fields = Fields(KIND.open(file)?);
+    let (body, knows_tags) = KINDS.open(file)?;
+    let mut fields = Fields(body);
     let kind = match fields.array("kind")? {
         [0] => Kind::Repair,
         [1] => Kind::Undo,
@@ -83,12 +87,12 @@ pub(super) fn decode(file: &[u8]) -> Result<(Intent, EntryId), BadJournal> {
         if records.iter().any(|record| record.role == role) {
             return Err(BadField::Range("role").into());
         }
-        fields.zero::<2>("padding")?;
+        let tags_stay = fields.tags_stay(knows_tags)?;
         let (len, device_offset) = fields.range()?;
         let member = fields.uuid("member")?;
         let old = fields.old(len)?;
         let new = fields.slice(len, "new bytes")?.to_vec();
-        records.push(Record { role, member, device_offset, old, new });
+        records.push(Record { role, member, device_offset, old, new, tags_stay });
     }
     fields.end()?;
     Ok((Intent { kind, array, events, stripe, records }, EntryId(entry)))
@@ -233,6 +237,7 @@ mod tests {
             device_offset: 1 << 20,
             old,
             new: vec![byte; 1024],
+            tags_stay: false,
         };
         let lost = OldBytes::with_lost(vec![3; 1024], vec![false, true]).unwrap();
         Intent {
@@ -249,6 +254,18 @@ mod tests {
         assert_eq!(decode(&encode(&intent(), EntryId(4))), Ok((intent(), EntryId(4))));
         let undo = Intent { kind: Kind::Undo, ..intent() };
         assert_eq!(decode(&encode(&undo, EntryId(4))), Ok((undo, EntryId(4))));
+    }
+
+    /// Earlier programs read what they know, and refuse the rest by its version.
+    #[test]
+    fn only_a_journal_with_tags_that_stay_has_the_later_version() {
+        let mut stays = intent();
+        stays.records[0].tags_stay = true;
+        for (intent, version) in [(intent(), 2), (stays, 3)] {
+            let file = encode(&intent, EntryId(4));
+            assert_eq!(file[8], version);
+            assert_eq!(decode(&file), Ok((intent, EntryId(4))));
+        }
     }
 
     #[test]
@@ -268,14 +285,14 @@ mod tests {
     #[test]
     fn fields_out_of_their_range_are_refused_by_name() {
         let good = encode(&intent(), EntryId(4));
-        let body = KIND.open(&good).unwrap();
+        let body = KINDS.plain.open(&good).unwrap();
         for (at, value, field) in [
             (0, 2, "kind"),
             (1, 1, "padding"),
             (4, 0, "records"),
             (5, 1, "records"),
             (8, 0, "archive entry"),
-            (50, 1, "padding"),
+            (50, 1, "tags"),
             (52, 1, "length"),
             (80, 4, "lost sectors"),
             (81 + 2048, 1, "role"),
@@ -283,7 +300,7 @@ mod tests {
             let mut bad = body.to_vec();
             bad[at] = value;
             assert_eq!(
-                decode(&KIND.seal(&bad)),
+                decode(&KINDS.plain.seal(&bad)),
                 Err(BadJournal::Field(BadField::Range(field))),
                 "{at} {value}"
             );

@@ -245,7 +245,10 @@ impl<'t> Repairer<'t> {
                 Some(old) => OldBytes::read(old.clone()),
                 None => OldBytes::all_lost(change.new.len()),
             };
-            Record::new(self.target, change.role, stripe, start, old, change.new.clone())
+            let record = Record::new(self.target, change.role, stripe, start, old, change.new.clone());
+            // A node of an earlier version writes it as any other bytes.
+            let tags_stay = change.convicted && write::can_restore(self.target, change.role);
+            Record { tags_stay, ..record }
         });
         let array = self.target.array();
         let intent = Intent {
@@ -263,12 +266,14 @@ impl<'t> Repairer<'t> {
         *site.moved += Ledger::read_from_drives(window.bytes) + Ledger::arrived_at_host(window.bytes);
         let check = site.view.check_matrix(stripe);
         let contents = by_role(site.view, &window.chunks, check.columns());
-        let unfit = |role: Role| {
-            let index = site.view.roles().position(|other| other == role);
-            index.and_then(|index| window.tags[index].as_ref()).is_some_and(Tags::is_faulty)
+        let unfit = |change: &plan::Change| {
+            let index = site.view.roles().position(|other| other == change.role);
+            // Where tags stay, those that are lost stay lost.
+            let unfit = if change.convicted { Tags::differs } else { Tags::is_faulty };
+            index.and_then(|index| window.tags[index].as_ref()).is_some_and(unfit)
         };
         let holds = window.holes.is_empty()
-            && !rewrite.changes.iter().any(|change| unfit(change.role))
+            && !rewrite.changes.iter().any(unfit)
             && rewrite.changes.iter().all(|c| contents[c.role.index()] == Some(c.new.as_slice()))
             && syndromes(check, &contents, rewrite.len() as usize)
                 .iter()

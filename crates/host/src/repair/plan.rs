@@ -18,6 +18,8 @@ pub(crate) struct Change {
     /// Its present bytes; `None` for sectors that it refuses.
     pub(crate) old: Option<Vec<u8>>,
     pub(crate) new: Vec<u8>,
+    /// Whether tags convict the present bytes, and are those of the new ones.
+    pub(crate) convicted: bool,
 }
 
 /// New bytes of some members over one range of their chunks.
@@ -81,7 +83,9 @@ fn rebuild(check: &CheckMatrix, block: &Block, run: &Run, last_equation: bool) -
     let changes = run.roles.iter().zip(new);
     Ok(Rewrite {
         start: block.start + run.range.start,
-        changes: changes.map(|(role, new)| Change { role: *role, old: None, new }).collect(),
+        changes: changes
+            .map(|(role, new)| Change { role: *role, old: None, new, convicted: false })
+            .collect(),
     })
 }
 
@@ -110,7 +114,7 @@ pub(crate) fn plan_located(
         let old = contents[role.index()].ok_or(Refusal::Changed)?.to_vec();
         let mut new = old.clone();
         add_scaled(&mut new, &error, 1);
-        Ok(Change { role: *role, old: Some(old), new })
+        Ok(Change { role: *role, old: Some(old), new, convicted: false })
     });
     let changes: Vec<Change> = changes.collect::<Result<_, _>>()?;
     Ok(whole_sectors(start, changes, diagnosis, grain))
@@ -134,8 +138,9 @@ pub(crate) fn plan_convicted(check: &CheckMatrix, block: &Block, diagnosis: &Dia
         }
         let contents = block.contents(&run);
         let old = |role: &Role| contents[role.index()].map(<[u8]>::to_vec);
-        let convicted = members.into_iter().map(|(role, new)| Change { role, old: old(&role), new });
-        let lost = lost.into_iter().map(|(role, new)| Change { role, old: None, new });
+        let convicted = members.into_iter();
+        let convicted = convicted.map(|(role, new)| Change { role, old: old(&role), new, convicted: true });
+        let lost = lost.into_iter().map(|(role, new)| Change { role, old: None, new, convicted: false });
         Some(Rewrite { start: block.start + run.range.start, changes: convicted.chain(lost).collect() })
     };
     let rewrites: Vec<Rewrite> = hear(check, block).into_iter().filter_map(plan).collect();
@@ -159,6 +164,7 @@ pub(crate) fn plan_parity(
         role: *role,
         old: contents[role.index()].map(<[u8]>::to_vec),
         new,
+        convicted: false,
     });
     Ok(Rewrite { start, changes: changes.collect() })
 }

@@ -93,6 +93,8 @@ pub struct Record {
     pub old: OldBytes,
     /// The bytes after it; as many.
     pub new: Vec<u8>,
+    /// Whether the tags of its blocks stay as they are, because they convicted the old bytes (R26).
+    pub tags_stay: bool,
 }
 
 impl Record {
@@ -109,7 +111,8 @@ impl Record {
         new: Vec<u8>,
     ) -> Self {
         let device_offset = target.place(role, stripe, start);
-        Self { role, member: device_uuid(target, role), device_offset, old, new }
+        let member = device_uuid(target, role);
+        Self { role, member, device_offset, old, new, tags_stay: false }
     }
 }
 

@@ -8,7 +8,7 @@ use super::by_role;
 use super::journal::{Found, Journal, Waiting};
 use super::plan::syndromes;
 use super::record::{Intent, Kind, Record, SECTOR, device_uuid, window};
-use super::write::{Bytes, reads_back, write};
+use super::write::{Bytes, cannot_restore, reads_back, why_not, write};
 use crate::error::HostError;
 use crate::stripes::{Stripes, read_raw};
 use crate::target::Target;
@@ -134,13 +134,20 @@ fn decide(target: &Target, waiting: &Waiting) -> Result<Decision, HostError> {
     if contents.iter().all(|content| *content == Content::Old) {
         return Ok(Decision::Whole { new: false });
     }
+    let can = |bytes: Bytes| match cannot_restore(target, intent, bytes)? {
+        Some(member) => Err(HostError::JournalWaits { path: waiting.path(), why: why_not(member) }),
+        None => Ok(()),
+    };
     if contents.iter().all(|content| *content == Content::New) {
+        can(Bytes::New)?;
         // They may be in a cache only, which no later flush writes if an earlier one has failed.
         write_all(target, intent, Bytes::New, start)?;
         return Ok(Decision::Whole { new: true });
     }
     let new = intent.kind == Kind::Undo || holds_with_new(target, intent, start, len)?;
-    write_all(target, intent, if new { Bytes::New } else { Bytes::Old }, start)?;
+    let bytes = if new { Bytes::New } else { Bytes::Old };
+    can(bytes)?;
+    write_all(target, intent, bytes, start)?;
     Ok(Decision::Written { new })
 }
 

@@ -6,7 +6,7 @@ use super::archive::{Archive, Entry, EntryId, EntryRecord, Occasion, Status, dig
 use super::journal::Journal;
 use super::record::{Intent, Kind, OldBytes, Record, device_uuid, window};
 use super::recover::write_all;
-use super::write::Bytes;
+use super::write::{Bytes, cannot_restore, why_not};
 use crate::error::HostError;
 use crate::stripes::read_raw;
 use crate::target::Target;
@@ -52,6 +52,9 @@ pub fn undo(
         undoes: Some(id),
         ..Occasion::default()
     };
+    if let Some(member) = cannot_restore(target, &intent, Bytes::New)? {
+        return Err(refused(why_not(member)));
+    }
     let kept = archive.keep(target, intent, &occasion, &mut Ledger::default())?;
     let begun = journal.begin(&kept)?;
     write_all(target, kept.intent(), Bytes::New, start)?;
@@ -156,5 +159,6 @@ fn put_back(target: &Target, record: &EntryRecord) -> Result<Record, Objection> 
         new[part.clone()].copy_from_slice(&record.old.bytes()[part]);
     }
     let old = OldBytes::read(now);
-    Ok(Record { role: *role, member: *member, device_offset: *device_offset, old, new })
+    let (role, member, device_offset) = (*role, *member, *device_offset);
+    Ok(Record { role, member, device_offset, old, new, tags_stay: record.tags_stay })
 }

@@ -31,6 +31,7 @@ fn interrupted(world: &World, state: &StateFiles, events: i64) -> (Vec<u8>, Vec<
         device_offset: place,
         old: OldBytes::read(old.clone()),
         new: new.clone(),
+        tags_stay: false,
     };
     let intent = Intent {
         kind: Kind::Repair,
@@ -215,7 +216,8 @@ fn a_lost_sector_is_rebuilt_after_the_crash() {
     let new = good[1][place as usize..][..1024].to_vec();
     let old = OldBytes::with_lost(vec![0; 1024], vec![true, false]).unwrap();
     let old = OldBytes::with_lost([vec![0; 512], new[512..].to_vec()].concat(), old.lost().to_vec()).unwrap();
-    let record = Record { role: Role(1), member: Uuid([2; 16]), device_offset: place, old, new };
+    let record =
+        Record { role: Role(1), member: Uuid([2; 16]), device_offset: place, old, new, tags_stay: false };
     let events = target.array().events();
     let intent = Intent { kind: Kind::Repair, array: UUID, events, stripe: 1, records: vec![record] };
     let kept = state.archive().keep(&target, intent, &Occasion::default(), &mut Ledger::default()).unwrap();

@@ -17,6 +17,8 @@ use pumice_units::Role;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+mod undo;
+
 const POLICIES: [RepairPolicy; 4] =
     [RepairPolicy::Strong, RepairPolicy::Likely, RepairPolicy::Parity, RepairPolicy::None];
 

@@ -4,7 +4,7 @@ use crate::engine::Permit;
 use crate::operations::io_error;
 use pumice_blockdev::{BlockDevice, Judgement, TagFault, Tagged};
 use pumice_offload::{MAX_TAGGED_BLOCKS, NodeError, TagFormat};
-use pumice_protect::origin::Judged;
+use pumice_protect::origin::{Judged, RestoredTag};
 
 /// Bytes that one call reads, at most.
 const MAX_BYTES: u64 = 1 << 20;
@@ -41,6 +41,16 @@ pub(super) fn read(device: &dyn BlockDevice, offset: u64, buf: &mut [u8]) -> Res
         return Err(NodeError::invalid("blocks", format!("{blocks}: more than one command can read")));
     }
     if buf.is_empty() { Ok(Vec::new()) } else { tagged.read_judged(offset, buf).map_err(io_error) }
+}
+
+/// Puts bytes back.
+pub(super) fn restore(
+    device: &dyn BlockDevice,
+    offset: u64,
+    data: &[u8],
+    tag: RestoredTag,
+) -> Result<(), NodeError> {
+    tags_of(device, offset, data.len() as u64)?.restore(offset, data, tag).map_err(io_error)
 }
 
 /// Vouches for the adopted tags of blocks, while anybody waits for it.

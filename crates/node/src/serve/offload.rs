@@ -23,6 +23,7 @@ use pumice_offload::{
     AssociatedHost, DataNode, DriveId, ErrorKind, Grant, Hosts, MemoryAddress, NodeError, SuperblockSeen,
     TaggedBlocks,
 };
+use pumice_protect::origin::RestoredTag;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -110,7 +111,7 @@ impl Offload {
     /// What the subsystem says of it.
     pub(super) fn announcement(&self) -> VendorSet {
         let mut identify = wire::SIGNATURE.to_vec();
-        identify.extend_from_slice(&[wire::VERSION, 0, wire::HAS_UPDATES, 0]);
+        identify.extend_from_slice(&[wire::VERSION, 0, wire::HAS_UPDATES | wire::HAS_TAGGED_WRITE, 0]);
         identify.extend_from_slice(&((self.memory_bytes / 4096) as u32).to_le_bytes());
         let entry = |command: &wire::Command| {
             effects::word(if command.changes { Effect::ChangesData } else { Effect::Nothing })
@@ -229,6 +230,7 @@ impl Offload {
                 Ok(_) => Answered::refused(Status::INVALID_FIELD.dnr()),
                 Err(error) => plain(Err(error)),
             },
+            opcode::TAGGED_WRITE => plain(self.restore(sqe, address, data)),
             opcode::TAGS_VOUCH => {
                 let bytes = u64::from(sqe.dword(13)) | u64::from(sqe.dword(14)) << 32;
                 match self.node.vouch_while(address.drive, offset, bytes, permit) {
@@ -259,6 +261,16 @@ impl Offload {
             },
             _ => Answered::refused(Status::INVALID_OPCODE.dnr()),
         }
+    }
+
+    /// Puts bytes back.
+    fn restore(&self, sqe: &Sqe, address: MemoryAddress, data: &[u8]) -> Result<(), NodeError> {
+        let tag = match sqe.dword(13) {
+            wire::TAGS_ADOPTED => RestoredTag::Adopted,
+            wire::TAGS_STAY => RestoredTag::Stays,
+            other => return Err(NodeError::invalid("tags", format!("{other}: not known"))),
+        };
+        self.node.restore(address.drive, address.offset, data, tag)
     }
 
     /// A controller has ended: what it had of local memory is nobody's any more, and what it wrote

@@ -66,11 +66,11 @@ fn quad(sqe: &Sqe, low: usize) -> u64 {
     u64::from(sqe.dword(low)) | u64::from(sqe.dword(low + 1)) << 32
 }
 
-/// The bytes that an update or a store changes, at most, and the number of their drive.
+/// The bytes that an update, a store or a tagged write changes, at most, and the number of their drive.
 pub(super) fn changed(sqe: &Sqe) -> Option<(u32, Range<u64>)> {
     let at = quad(sqe, 10);
     let len = match sqe.opcode() {
-        opcode::STORE => u64::from(sqe.dword(12)),
+        opcode::STORE | opcode::TAGGED_WRITE => u64::from(sqe.dword(12)),
         opcode::UPDATE if at > 0 => 4096 + u64::from(sqe.dword(13)),
         _ => return None,
     };

@@ -7,6 +7,7 @@ use pumice_initiator::Queue;
 use pumice_node::serve::{Backend, Drive, DriveSource, Server};
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Sqe, Status};
+use pumice_offload::wire;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -33,6 +34,38 @@ fn rot(folder: &Path, at: u64) {
     image.read_exact_at(&mut byte, at).unwrap();
     image.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
     image.sync_all().unwrap();
+}
+
+/// Bytes that a host puts back: the tags stay, or are adopted ones.
+#[test]
+fn bytes_are_put_back_beside_tags_that_stay_or_are_adopted() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("image"), vec![7; BLOCKS as usize * 512]).unwrap();
+    let server = start(folder.path(), 512);
+    let (_controller, mut queue) = connect(&server, host(&server, 1), 8);
+    let (good, bad) = (vec![1; 1024], vec![2; 1024]);
+    let put = |queue: &mut Queue, drive: u32, at: u32, tags: u32, data: &[u8]| {
+        let mut sqe = Sqe::new(wire::opcode::TAGGED_WRITE, drive);
+        [(10, at), (12, data.len() as u32), (13, tags)]
+            .iter()
+            .for_each(|(i, dword)| sqe.set_dword(*i, *dword));
+        run(queue, sqe, data)
+    };
+    assert_eq!(write(&mut queue, 100, &good), Status::SUCCESS);
+    assert_eq!(put(&mut queue, 1, 51_200, wire::TAGS_STAY, &bad), Status::SUCCESS);
+    assert_eq!(world::read(&mut queue, 1, 101, 1).0, REFUSED, "the tag is that of other bytes");
+    assert_eq!(put(&mut queue, 1, 51_200, wire::TAGS_STAY, &good), Status::SUCCESS);
+    assert_eq!(world::read(&mut queue, 1, 100, 2), (Status::SUCCESS, good.clone()));
+    assert_eq!(put(&mut queue, 1, 51_200, wire::TAGS_ADOPTED, &bad), Status::SUCCESS);
+    assert_eq!(world::read(&mut queue, 1, 100, 2), (Status::SUCCESS, bad));
+    // No such tags, no whole blocks, past the end, no such drive.
+    let past = (BLOCKS * 512) as u32;
+    for (drive, at, tags, len) in
+        [(1, 51_200, 2, 1024), (1, 51_300, 0, 512), (1, 51_200, 0, 700), (1, past, 0, 512), (2, 0, 0, 512)]
+    {
+        let status = put(&mut queue, drive, at, tags, &good[..len]);
+        assert!(!status.is_success(), "{drive} {at} {tags} {len}: {status:?}");
+    }
 }
 
 #[test]

@@ -43,6 +43,8 @@ pub const PATH: u8 = 0x99;
 pub const TAGGED_READ: u8 = 0x9A;
 /// Vouch for adopted tags.
 pub const TAGS_VOUCH: u8 = 0x98;
+/// Put bytes back beside tags.
+pub const TAGGED_WRITE: u8 = 0x9D;
 
 /// Who may send a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +82,7 @@ pub struct Command {
 }
 
 /// All of them.
-pub const COMMANDS: [Command; 19] = [
+pub const COMMANDS: [Command; 20] = [
     row(MEMORY_FILL, "Memory Fill", Sender::Hosts, Length::Memory, false),
     row(PARITY_EXECUTE, "Parity Execute", Sender::Hosts, Length::Data, true),
     row(RESULT_READ, "Result Read", Sender::Hosts, Length::Data, false),
@@ -97,6 +99,7 @@ pub const COMMANDS: [Command; 19] = [
     row(SUPERBLOCKS_READ, "Superblocks Read", Sender::Hosts, Length::Data, false),
     row(TAGGED_READ, "Tagged Read", Sender::Hosts, Length::Data, true),
     row(TAGS_VOUCH, "Tags Vouch", Sender::Hosts, Length::Data, true),
+    changing(row(TAGGED_WRITE, "Tagged Write", Sender::Hosts, Length::Data, true)),
     changing(row(STORE, "Store", Sender::Hosts, Length::Memory, true)),
     changing(row(UPDATE, "Update", Sender::Hosts, Length::Data, true)),
     row(PATH, "Path", Sender::Hosts, Length::Data, false),

@@ -7,6 +7,8 @@ use crate::page::Judged;
 use crate::record::{Change, MAX_ZEROS, apart};
 use pumice_blockdev::{BlockDevice, IoError, Judgement, Operation, TagCounts, TagFormat, Tagged};
 use pumice_protect::digest::crc32c;
+use pumice_protect::origin::RestoredTag;
+use std::sync::Arc;
 
 impl Tagged for TaggedDevice {
     fn format(&self) -> TagFormat {
@@ -80,6 +82,22 @@ impl Tagged for TaggedDevice {
             let change = Change::Tags { tags, others, sums: vec![sum; count], data };
             let piece = first..first + count as u64;
             self.carry_write(Operation::Zero, piece, change, Payload::Zero { discard: frees_room })?;
+        }
+        Ok(())
+    }
+
+    fn restore(&self, offset: u64, data: &[u8], tag: RestoredTag) -> Result<(), IoError> {
+        let blocks = self.whole_blocks(Operation::Write, offset, data.len() as u64)?;
+        let most = self.geometry.max_record_blocks();
+        let pieces = data.chunks(most as usize * self.geometry.block_bytes());
+        for (first, data) in blocks.step_by(most as usize).zip(pieces) {
+            let piece = first..first + (data.len() / self.geometry.block_bytes()) as u64;
+            let change = Arc::new(self.adopted(first, data));
+            let request = match tag {
+                RestoredTag::Adopted => Request::Write(change),
+                RestoredTag::Stays => Request::Restore(change),
+            };
+            self.carry_change(Operation::Write, piece, request, Payload::Write(data))?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The bytes of an entry.
 
-use super::super::bytes::{BadField, Fields, put_old, put_text};
+use super::super::bytes::{BadField, Fields, Versions, put_old, put_text};
 use super::super::record::{Intent, Kind, OldBytes};
 use super::{EntryId, Occasion};
 use pumice_durable::{BadEnvelope, Envelope};
@@ -9,7 +9,10 @@ use pumice_units::Role;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-const KIND: Envelope = Envelope { magic: *b"PUMREPAR", version: 1 };
+const KINDS: Versions = Versions {
+    plain: Envelope { magic: *b"PUMREPAR", version: 1 },
+    with_tags: Envelope { magic: *b"PUMREPAR", version: 2 },
+};
 /// Most members of a stripe.
 const MAX_WITNESSES: u32 = 4096;
 
@@ -108,6 +111,8 @@ pub struct EntryRecord {
     pub old: OldBytes,
     /// The SHA-256 of the bytes after it.
     pub new_digest: [u8; 32],
+    /// Whether the tags of its blocks stay as they are, because they convicted the old bytes (R26).
+    pub tags_stay: bool,
 }
 
 /// An entry of the archive.
@@ -163,7 +168,7 @@ pub(super) fn encode(
     }
     for (record, device) in intent.records.iter().zip(devices) {
         body.extend_from_slice(&record.role.0.to_le_bytes());
-        body.extend_from_slice(&[0; 2]);
+        body.extend_from_slice(&u16::from(record.tags_stay).to_le_bytes());
         body.extend_from_slice(&(record.new.len() as u32).to_le_bytes());
         body.extend_from_slice(&record.device_offset.to_le_bytes());
         body.extend_from_slice(&record.member.0);
@@ -171,12 +176,13 @@ pub(super) fn encode(
         put_old(&mut body, &record.old);
         put_text(&mut body, device);
     }
-    KIND.seal(&body)
+    KINDS.seal(&body, &intent.records)
 }
 
 impl Entry {
     pub(super) fn decode(file: &[u8]) -> Result<Self, BadEntry> {
-        let mut fields = Fields(KIND.open(file)?);
+        let (body, knows_tags) = KINDS.open(file)?;
+        let mut fields = Fields(body);
         let intent_kind = match fields.array("kind")? {
             [0] => Kind::Repair,
             [1] => Kind::Undo,
@@ -209,7 +215,7 @@ impl Entry {
             undoes,
         };
         let witnesses = (0..others).map(|_| witness(&mut fields)).collect::<Result<_, _>>()?;
-        let records = (0..count).map(|_| record(&mut fields)).collect::<Result<_, _>>()?;
+        let records = (0..count).map(|_| record(&mut fields, knows_tags)).collect::<Result<_, _>>()?;
         fields.end()?;
         // The status is read from its own place.
         let status = Status::Begun;
@@ -245,14 +251,15 @@ fn witness(fields: &mut Fields<'_>) -> Result<Witness, BadField> {
     }
 }
 
-fn record(fields: &mut Fields<'_>) -> Result<EntryRecord, BadField> {
+fn record(fields: &mut Fields<'_>, knows_tags: bool) -> Result<EntryRecord, BadField> {
     let role = Role(fields.u16("role")?);
-    fields.zero::<2>("padding")?;
+    let tags_stay = fields.tags_stay(knows_tags)?;
     let (len, device_offset) = fields.range()?;
     let member = fields.uuid("member")?;
     let new_digest = fields.array("new bytes")?;
     let old = fields.old(len)?;
-    Ok(EntryRecord { role, member, device: fields.text("device")?, device_offset, old, new_digest })
+    let device = fields.text("device")?;
+    Ok(EntryRecord { role, member, device, device_offset, old, new_digest, tags_stay })
 }
 
 #[cfg(test)]
@@ -261,9 +268,13 @@ mod tests {
     use crate::repair::record::Record;
 
     fn sample() -> Vec<u8> {
+        sample_with(false)
+    }
+
+    fn sample_with(tags_stay: bool) -> Vec<u8> {
         let old = OldBytes::with_lost(vec![3; 1024], vec![false, true]).unwrap();
-        let record =
-            Record { role: Role(2), member: Uuid([2; 16]), device_offset: 1 << 20, old, new: vec![4; 1024] };
+        let (role, member, device_offset) = (Role(2), Uuid([2; 16]), 1 << 20);
+        let record = Record { role, member, device_offset, old, new: vec![4; 1024], tags_stay };
         let intent =
             Intent { kind: Kind::Undo, array: Uuid([7; 16]), events: 20, stripe: 3, records: vec![record] };
         let occasion = Occasion {
@@ -295,6 +306,16 @@ mod tests {
         assert!(entry.belongs_to(Uuid([8; 16]), EntryId(9)).is_err());
     }
 
+    /// Entries of earlier programs stay readable, and they read what they know.
+    #[test]
+    fn only_an_entry_with_tags_that_stay_has_the_later_version() {
+        for (tags_stay, version) in [(false, 1), (true, 2)] {
+            let file = sample_with(tags_stay);
+            assert_eq!(file[8], version);
+            assert_eq!(Entry::decode(&file).unwrap().records[0].tags_stay, tags_stay);
+        }
+    }
+
     #[test]
     fn every_truncation_and_every_flipped_bit_is_refused() {
         let good = sample();
@@ -311,7 +332,7 @@ mod tests {
     #[test]
     fn fields_out_of_their_range_are_refused_by_name() {
         let good = sample();
-        let body = KIND.open(&good).unwrap();
+        let body = KINDS.plain.open(&good).unwrap();
         for (at, value, field) in [
             (0, 0, "undoes"),
             (0, 2, "kind"),
@@ -323,7 +344,7 @@ mod tests {
         ] {
             let mut bad = body.to_vec();
             bad[at] = value;
-            let found = Entry::decode(&KIND.seal(&bad));
+            let found = Entry::decode(&KINDS.plain.seal(&bad));
             assert_eq!(found, Err(BadEntry::Field(BadField::Range(field))), "{at} {value}");
         }
     }
