@@ -3,9 +3,8 @@
 use crate::IoError;
 use crate::error::Operation;
 use crate::flash_counts::FlashCounts;
-use crate::tagged::Tagged;
+use crate::tags::Tagged;
 use pumice_buffer::{AlignedBuffer, SharedBuffer};
-use pumice_protect::metadata::MetadataFormat;
 use std::collections::BTreeSet;
 use std::os::fd::RawFd;
 use std::sync::{Arc, RwLockReadGuard};
@@ -180,28 +179,6 @@ pub trait Marks: Send + Sync {
     /// If part of the range is outside the device, or there is no room for another range
     /// ([`IoError::is_full`]).
     fn mark(&self, offset: u64, len: u64) -> Result<(), IoError>;
-}
-
-/// The format of a device's tags.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TagFormat {
-    /// The metadata of each block.
-    pub metadata: MetadataFormat,
-    /// Bytes of the data of a block.
-    pub block_bytes: u32,
-}
-
-/// Counters of a device's tags since it was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct TagCounts {
-    /// Reads that were refused because of a block.
-    pub refused: u64,
-    /// Blocks that were served although they differ, counted each time.
-    pub served: u64,
-    /// Pages that were found lost.
-    pub lost_pages: u64,
-    /// Whether the tags are stale, so that nothing is refused.
-    pub stale: bool,
 }
 
 /// Internal work that a device does while it is otherwise idle.

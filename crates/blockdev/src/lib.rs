@@ -26,10 +26,11 @@ mod ring;
 pub mod stream;
 mod system;
 mod tagged;
+mod tags;
 
 pub use device::{
     Background, BlockDevice, DirectFd, DirectIo, DirectMemory, DirectOperation, DirectRequest, Grains, Marks,
-    Step, Stepped, SteppedCommand, TagCounts, TagFormat,
+    Step, Stepped, SteppedCommand,
 };
 pub use direct::{DirectEnd, DirectQueue};
 pub use error::{IoError, Operation};
@@ -46,4 +47,5 @@ pub use memory::{MemoryDevice, zeroed_memory};
 pub use system::{
     ask_silent_peer, give_memory_back, prefetch, prefetch_far, raise_descriptor_limit, step_back,
 };
-pub use tagged::{Tagged, read_judged};
+pub use tagged::read_judged;
+pub use tags::{TagCounts, TagFormat, Tagged};

@@ -66,7 +66,8 @@ fn quad(sqe: &Sqe, low: usize) -> u64 {
     u64::from(sqe.dword(low)) | u64::from(sqe.dword(low + 1)) << 32
 }
 
-/// The bytes that an update, a store or a tagged write changes, at most, and the number of their drive.
+/// The bytes that an update, a store or a tagged write changes, at most, and the number of their
+/// drive.
 pub(super) fn changed(sqe: &Sqe) -> Option<(u32, Range<u64>)> {
     let at = quad(sqe, 10);
     let len = match sqe.opcode() {

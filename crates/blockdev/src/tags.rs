@@ -1,0 +1,100 @@
+//! Tags beside the blocks of a device.
+
+use crate::IoError;
+use crate::judgement::Judgement;
+use pumice_protect::metadata::MetadataFormat;
+use pumice_protect::origin::{Judged, RestoredTag};
+
+/// The format of a device's tags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TagFormat {
+    /// The metadata of each block.
+    pub metadata: MetadataFormat,
+    /// Bytes of the data of a block.
+    pub block_bytes: u32,
+}
+
+/// Counters of a device's tags since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TagCounts {
+    /// Reads that were refused because of a block.
+    pub refused: u64,
+    /// Blocks that were served although they differ, counted each time.
+    pub served: u64,
+    /// Pages that were found lost.
+    pub lost_pages: u64,
+    /// Whether the tags are stale, so that nothing is refused.
+    pub stale: bool,
+}
+
+/// Tags beside the blocks of a device.
+pub trait Tagged: Send + Sync {
+    /// Which.
+    fn format(&self) -> TagFormat;
+
+    /// Their counters.
+    fn counts(&self) -> TagCounts;
+
+    /// Reads whole blocks, even if they differ from their tags, with the result of checking each.
+    /// Data and tags are of the same version.
+    ///
+    /// # Errors
+    /// If the range is not of whole blocks of the device, or the medium fails.
+    fn read_judged(&self, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, IoError>;
+
+    /// [`read_judged`](Self::read_judged) for callers that read most of the device in order: the
+    /// results are combined, and less is kept in memory.
+    ///
+    /// # Errors
+    /// As [`read_judged`](Self::read_judged).
+    fn read_checked(&self, offset: u64, buf: &mut [u8]) -> Result<Judgement, IoError> {
+        let mut judgement = Judgement::default();
+        judgement.take(&self.read_judged(offset, buf)?, 0, self.format().block_bytes as usize);
+        Ok(judgement)
+    }
+
+    /// Reads whole blocks with their metadata and checks nothing. Data and metadata are of one
+    /// version. The metadata of a block that has none are all FFh, an escape.
+    ///
+    /// # Errors
+    /// If the range is not of whole blocks of the device, or the medium fails.
+    ///
+    /// # Panics
+    /// If the length of `metadata` is not that of the metadata of so many blocks.
+    fn read_with_metadata(&self, offset: u64, data: &mut [u8], metadata: &mut [u8]) -> Result<(), IoError>;
+
+    /// Writes whole blocks and stores their metadata as they are. In all else the tags are those of
+    /// `BlockDevice::write_at`.
+    ///
+    /// # Errors
+    /// As `BlockDevice::write_at`, and if the range is not of whole blocks of the device.
+    ///
+    /// # Panics
+    /// If the length of `metadata` is not that of the metadata of so many blocks.
+    fn write_with_metadata(&self, offset: u64, data: &[u8], metadata: &[u8]) -> Result<(), IoError>;
+
+    /// Fills as many blocks with zeros as there are metadata of, and stores these as they are. With
+    /// `frees_room` the blocks' room is given back, as by `BlockDevice::discard`; otherwise it is
+    /// kept, as by `BlockDevice::zero`.
+    ///
+    /// # Errors
+    /// As those two, and if the range is not of whole blocks of the device.
+    ///
+    /// # Panics
+    /// If `metadata` are not those of whole blocks.
+    fn zero_with_metadata(&self, offset: u64, metadata: &[u8], frees_room: bool) -> Result<(), IoError>;
+
+    /// Turns adopted tags of whole blocks into vouched ones, and returns their number. No tuple
+    /// changes.
+    ///
+    /// # Errors
+    /// If the range is not of whole blocks of the device, or the tags cannot be written.
+    fn vouch(&self, offset: u64, len: u64) -> Result<u64, IoError>;
+
+    /// Writes whole blocks whose bytes come from no host's present write, with such a tag.
+    /// In all else as `BlockDevice::write_at`.
+    ///
+    /// # Errors
+    /// As `BlockDevice::write_at`, and if the range is not of whole blocks of the device.
+    fn restore(&self, offset: u64, data: &[u8], tag: RestoredTag) -> Result<(), IoError>;
+}
