@@ -1,5 +1,9 @@
 //! What a drive did.
 
+/// The most that is taken over of a counter: no drive counts so far, and what is added to it, or
+/// several of them together, fit into 64 bits.
+const MOST: u64 = 1 << 60;
+
 /// Counters since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
@@ -56,7 +60,7 @@ impl Stats {
         ]
     }
 
-    /// The counters as a checkpoint kept them.
+    /// The counters as a checkpoint kept them, each up to [`MOST`].
     pub(crate) fn from_kept(kept: &[u64; Self::KEPT]) -> Self {
         let [
             host_writes,
@@ -72,7 +76,7 @@ impl Stats {
             dedup_reads,
             lost_pages,
             retired,
-        ] = *kept;
+        ] = kept.map(|count| count.min(MOST));
         Self {
             host_writes,
             host_programs,
@@ -98,5 +102,18 @@ impl Stats {
             return 1.0;
         }
         (self.host_programs + self.copies) as f64 / self.host_writes as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_that_no_drive_reaches_can_still_be_added_to() {
+        let mut stats = Stats::from_kept(&[u64::MAX; Stats::KEPT]);
+        stats.copies += 1;
+        assert!((stats.write_amplification() - 2.0).abs() < 1e-9);
+        assert_eq!(Stats::from_kept(&[7; Stats::KEPT]).kept(), [7; Stats::KEPT]);
     }
 }
