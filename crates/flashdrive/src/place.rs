@@ -12,7 +12,7 @@ use pumice_blockdev::{BlockDevice, DeviceMedium, FileDevice, MemoryDevice, OpenM
 use pumice_flash::BlockId;
 use pumice_ftl::{Coded, Fingerprint, Ftl, NandJournal, Scheme};
 use pumice_units::format_binary;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -26,9 +26,12 @@ pub(crate) fn at_path<T>(path: &Path, result: io::Result<T>) -> Result<T, FlashE
     result.map_err(|source| FlashError::Path { path: path.display().to_string(), source })
 }
 
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
 /// A number that no other drive has.
 fn identity() -> [u8; 16] {
-    let random = || RandomState::new().build_hasher().finish();
     ((u128::from(random()) << 64) | u128::from(random())).to_le_bytes()
 }
 
@@ -111,8 +114,11 @@ pub fn format(spec: &FlashSpec, superblock: &Superblock, overwrite: bool) -> Res
         if !overwrite && meta.len() > 0 {
             return Err(FlashError::NotEmpty(spec.to_string()));
         }
+        if meta.len() == 0 {
+            return fill_empty(path, superblock);
+        }
         // Held before its length changes: somebody may have it open.
-        let held = if meta.len() > 0 { Some(open_device(path)?) } else { None };
+        let held = open_device(path)?;
         let file = at_path(path, OpenOptions::new().write(true).open(path))?;
         at_path(path, file.set_len(bytes))?;
         drop(held);
@@ -151,21 +157,54 @@ fn is_blank(device: &FileDevice) -> Result<bool, FlashError> {
     Ok(true)
 }
 
+/// Makes a drive in a file that is there and empty. It is empty again if that fails.
+fn fill_empty(path: &Path, superblock: &Superblock) -> Result<(), FlashError> {
+    let name = || path.display().to_string();
+    let file = at_path(path, OpenOptions::new().write(true).open(path))?;
+    // Held before its length changes: somebody may be making a drive of it.
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(FlashError::InUse(name())),
+        Err(TryLockError::Error(error)) => return at_path(path, Err(error)),
+    }
+    if at_path(path, file.metadata())?.len() > 0 {
+        return Err(FlashError::NotEmpty(name()));
+    }
+    at_path(path, file.set_len(superblock.layout.file_bytes()))?;
+    at_path(path, file.unlock())?;
+    // If somebody else has it now, it is theirs.
+    let device = Arc::new(open_device(path)?);
+    let made = write_drive(Arc::clone(&device) as _, superblock, Room::OfFile);
+    if made.is_err() {
+        // The device is held until this is done. The first error is told.
+        let _ = file.set_len(0);
+    }
+    made
+}
+
 /// Makes a drive in a new file, which gets its name when it is whole.
 fn make_file(path: &Path, superblock: &Superblock) -> Result<(), FlashError> {
     let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput));
     let mut hidden = at_path(path, name)?.to_owned();
-    hidden.push(".new");
+    // A name of its own: a file of another name may be a drive that is being served.
+    hidden.push(format!(".{:016x}.new", random()));
     let new = path.with_file_name(hidden);
-    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new);
-    at_path(&new, at_path(&new, opened)?.set_len(superblock.layout.file_bytes()))?;
-    let device = Arc::new(open_device(&new)?);
-    write_drive(device, superblock, Room::OfFile)?;
-    // Without replacing: somebody else may have made it meanwhile.
-    at_path(path, std::fs::hard_link(&new, path))?;
-    at_path(&new, std::fs::remove_file(&new))?;
+    let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
+    let file = at_path(&new, opened)?;
+    let made = fill_new(&new, &file, superblock).and_then(|()| {
+        // Without replacing: somebody else may have made it meanwhile.
+        at_path(path, std::fs::hard_link(&new, path))
+    });
+    let removed = at_path(&new, std::fs::remove_file(&new));
+    made?;
+    removed?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     at_path(path, File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()))
+}
+
+fn fill_new(new: &Path, file: &File, superblock: &Superblock) -> Result<(), FlashError> {
+    at_path(new, file.set_len(superblock.layout.file_bytes()))?;
+    write_drive(Arc::new(open_device(new)?), superblock, Room::OfFile)
 }
 
 /// Whether a device has all of its room.
