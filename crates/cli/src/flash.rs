@@ -4,15 +4,16 @@ use crate::failure::Failure;
 use crate::text::{count, print, print_json};
 use clap::{Args, Subcommand};
 use pumice_flashdrive::{
-    Examined, FlashSpec, PAGE_BYTES, Superblock, bare, examine, format, format_op, plan, repair,
+    Examined, FlashError, FlashSpec, PAGE_BYTES, Superblock, bare, examine, format, format_op, plan, repair,
 };
+use pumice_ftl::FtlError;
 use pumice_units::format_binary;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The exit code if something is wrong with the drive.
-const DAMAGED: u8 = 1;
+/// The exit code if something is wrong with the drive, or was until this check repaired it.
+const FINDINGS: u8 = 1;
 /// Most damaged pages that are listed.
 const NAMED: usize = 100;
 /// The streams by their numbers.
@@ -36,7 +37,7 @@ pub(crate) enum FlashCommand {
     /// Show the state of a drive; nothing is written
     Status(StatusArgs),
     /// Read every page of a drive, and report damage; nothing is written without --repair
-    #[command(after_help = "Exit codes: 0 sound, 1 something is damaged, 2 could not run.")]
+    #[command(after_help = "Exit codes: 0 sound, 1 something is damaged, repaired or not, 2 could not run.")]
     Check(CheckArgs),
 }
 
@@ -252,8 +253,13 @@ fn human(document: &Document, found: &Examined) -> String {
         "the first at the end",
         "the second at the end",
     ];
+    let repaired = document.check.as_ref().is_some_and(|check| check.repaired_superblocks > 0);
     for (name, _) in names.iter().zip(document.damaged_superblocks).filter(|(_, damaged)| *damaged) {
-        text += &format!("  superblock: {name} is damaged; pumice flash check --repair rewrites it\n");
+        text += &if repaired {
+            format!("  superblock: {name} was damaged\n")
+        } else {
+            format!("  superblock: {name} is damaged; pumice flash check --repair rewrites it\n")
+        };
     }
     if let Some(check) = &document.check {
         text += &check_text(check);
@@ -278,7 +284,7 @@ fn check_text(check: &Check) -> String {
         text += &format!("  {slots} of superblocks written again\n");
     }
     if check.accepted_lost_tags {
-        text += "  durable pages whose tags are lost, if there are any, are ignored from now on\n";
+        text += "  durable pages whose tags are lost are ignored from now on\n";
     }
     text
 }
@@ -307,38 +313,61 @@ fn show(document: &Document, found: &Examined, json: bool) {
 fn make(args: &FormatArgs) -> Result<ExitCode, Failure> {
     let superblock = plan(&args.drive)?;
     let shape = Shape::of(&args.drive.path, &superblock);
-    // Before it is made: what it takes is seen in time.
-    if args.json {
-        print_json(&shape);
-    } else {
+    if !args.json {
+        // Before it is made: what it takes is seen in time.
         print(&shape.text(&superblock));
     }
     if !args.dry_run {
         format(&args.drive, &superblock, args.overwrite)?;
     }
-    if !args.json {
+    if args.json {
+        print_json(&shape);
+    } else {
         print(if args.dry_run { "  nothing was written\n" } else { "  made\n" });
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Looks at every page of a drive. If durable tags are lost and `accept` says so, those pages are
+/// passed over; then the result says so too.
+fn look(path: &Path, accept: bool) -> Result<(Examined, bool), FlashError> {
+    match examine(path, true, false) {
+        Err(FlashError::Ftl { source: FtlError::TagLost(_), .. }) if accept => {
+            Ok((examine(path, true, true)?, true))
+        }
+        other => Ok((other?, false)),
+    }
+}
+
 fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
-    let repaired = args.repair.then(|| repair(&args.path, args.accept_lost_tags)).transpose()?;
-    let found = examine(&args.path, true, false)?;
+    let (mut found, lost_tags) = look(&args.path, args.accept_lost_tags)?;
+    let (mut repaired_superblocks, mut left) = (0, found.damaged_slots);
+    if args.repair && (lost_tags || found.damaged_slots.contains(&true)) {
+        repaired_superblocks = repair(&args.path, lost_tags)?.slots;
+        // What is written now is looked at again, but for the pages: nothing was done to them.
+        left = examine(&args.path, false, false)?.damaged_slots;
+    }
+    let nothing_found = found.is_sound() && !lost_tags;
+    let as_found = std::mem::replace(&mut found.damaged_slots, left);
     let damaged = found.damaged.iter().take(NAMED).map(|damaged| Damage {
         logical_page: damaged.lpn,
         offset_bytes: u64::from(damaged.lpn) * u64::from(PAGE_BYTES),
         error: damaged.error.to_string(),
     });
     let check = Check {
-        result: if found.is_sound() { "sound" } else { "damaged" },
+        result: match (nothing_found, found.is_sound()) {
+            (true, _) => "sound",
+            (false, true) => "repaired",
+            (false, false) => "damaged",
+        },
         pages_read: found.pages_read,
         damaged: damaged.collect(),
         damaged_pages: found.damaged.len(),
         contradictions: found.contradictions.clone(),
-        repaired_superblocks: repaired.map_or(0, |repaired| repaired.slots),
-        accepted_lost_tags: repaired.is_some_and(|repaired| repaired.accepted_lost_tags),
+        repaired_superblocks,
+        accepted_lost_tags: lost_tags,
     };
+    found.damaged_slots = as_found;
     show(&document(&args.path, &found, Some(check)), &found, args.json);
-    Ok(if found.is_sound() { ExitCode::SUCCESS } else { ExitCode::from(DAMAGED) })
+    Ok(if nothing_found { ExitCode::SUCCESS } else { ExitCode::from(FINDINGS) })
 }

@@ -7,7 +7,7 @@ use crate::small_array::pumice;
 use pumice_initiator::{Controller, Queue};
 use pumice_nvme::spec::{Sqe, opcode};
 use serde_json::Value;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -291,6 +291,8 @@ fn a_drive_is_made_looked_at_checked_and_repaired() {
     assert_eq!(found["damaged_superblocks"], Value::from(vec![true, false, false, false]));
     let (code, found) = json(&["check", name, "--repair"]);
     assert_eq!((code, &found["check"]["repaired_superblocks"]), (1, &1.into()));
+    assert_eq!(found["check"]["result"], "damaged", "the page is");
+    let (_, found) = json(&["status", name]);
     assert_eq!(found["damaged_superblocks"], Value::from(vec![false; 4]));
     // The host has the data: a write heals the page.
     {
@@ -309,6 +311,107 @@ fn a_drive_is_made_looked_at_checked_and_repaired() {
         .unwrap();
     let why = String::from_utf8(refused.stderr).unwrap();
     assert!(refused.status.code() == Some(2) && why.contains("capacity"), "{why}");
+}
+
+/// A program that runs with a small file system of its own at `folder`; `None` where the system
+/// does not allow that.
+fn in_small_room(folder: &Path) -> Option<Vec<String>> {
+    let mount = format!("mount -t tmpfs -o size=2m none '{}' && exec \"$@\"", folder.display());
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0);
+    let rights: &[&str] = if is_root { &[] } else { &["--user", "--map-root-user"] };
+    let words = [&["unshare", "--mount"], rights, &["sh", "-c", &mount, "sh"]].concat();
+    let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+    let may = std::process::Command::new(&words[0]).args(&words[1..]).arg("true").output();
+    may.is_ok_and(|done| done.status.success()).then_some(words)
+}
+
+#[test]
+fn a_format_that_runs_out_of_room_leaves_nothing_and_prints_no_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(room) = in_small_room(folder.path()) else {
+        eprintln!("SKIPPED: no file system of its own for a process here");
+        return;
+    };
+    // A name that is free, then an empty file that is there: each has to be as before.
+    let script = r#"
+        "$0" flash format "$1/a,capacity=64MiB" --json; echo "code $?"; ls -s "$1"
+        : > "$1/b"; "$0" flash format "$1/b,capacity=64MiB" --json; echo "code $?"; wc -c < "$1/b"
+        "$0" flash format "$1/b,capacity=64MiB"; echo "code $?"
+    "#;
+    let mut command = std::process::Command::new(&room[0]);
+    command.args(&room[1..]).args(["sh", "-c", script, env!("CARGO_BIN_EXE_pumice")]).arg(folder.path());
+    let done = command.output().unwrap();
+    let (out, error) = (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines[..4], ["code 2", "total 0", "code 2", "0"], "{out}{error}");
+    assert!(out.ends_with("code 2\n") && !out.contains("made"), "{out}");
+    assert_eq!(error.matches("No space left").count(), 3, "{error}");
+}
+
+#[test]
+fn a_check_that_repairs_says_what_it_found_and_only_the_next_one_is_sound() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flash");
+    let name = path.to_str().unwrap();
+    assert_eq!(flash(&["format", &format!("{name},capacity=4MiB")]).0, 0);
+    let (code, found) = json(&["check", name, "--repair"]);
+    assert_eq!((code, &found["check"]["result"]), (0, &"sound".into()), "nothing to repair");
+    file(&path).write_all_at(&[0; 64], 4096).unwrap();
+    let (code, found) = json(&["check", name, "--repair"]);
+    assert_eq!((code, &found["check"]["result"]), (1, &"repaired".into()), "{found}");
+    assert_eq!(found["check"]["repaired_superblocks"], 1);
+    assert_eq!(found["damaged_superblocks"], Value::from(vec![false, true, false, false]));
+    let (code, found) = json(&["check", name, "--repair"]);
+    assert_eq!((code, &found["check"]["result"]), (0, &"sound".into()));
+    assert_eq!(found["damaged_superblocks"], Value::from(vec![false; 4]));
+    // The same in words.
+    file(&path).write_all_at(&[0; 64], 0).unwrap();
+    let (code, text, _) = flash(&["check", name, "--repair"]);
+    assert!(code == 1 && text.contains("the first at the start was damaged"), "{text}");
+    assert!(!text.contains("is damaged"), "{text}");
+    assert_eq!(flash(&["check", name]).0, 0);
+    // Accepting lost tags changes nothing where none is lost.
+    let (code, found) = json(&["check", name, "--repair", "--accept-lost-tags"]);
+    assert_eq!((code, &found["check"]["accepted_lost_tags"]), (0, &false.into()));
+}
+
+/// Where the tags of a new drive of 4 MiB lie: of the page whose data begin at `data`.
+fn tag_of(path: &Path, data: u64) -> u64 {
+    let (_, found) = json(&["status", path.to_str().unwrap()]);
+    let per_block = found["pages_per_block"].as_u64().unwrap();
+    let block = (data - 65_536) / (per_block * (PAGE + 128));
+    let begins = 65_536 + block * per_block * (PAGE + 128);
+    begins + per_block * PAGE + (data - begins) / PAGE * 128
+}
+
+#[test]
+fn lost_tags_that_are_accepted_are_a_finding() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flash");
+    let name = path.to_str().unwrap();
+    {
+        let node = start(&format!("flash:{name},capacity=4MiB"));
+        let (_controller, mut queue) = connect(&node);
+        for version in 1..4 {
+            for page in 0..8 {
+                assert!(write(&mut queue, page, &content(version * 100 + page)));
+            }
+            assert!(flush(&mut queue));
+        }
+        assert!(write(&mut queue, 20, &content(1)));
+        assert!(flush(&mut queue));
+    }
+    let bytes = std::fs::read(&path).unwrap();
+    let data = bytes.chunks(PAGE as usize).position(|page| page == content(304)).unwrap() as u64 * PAGE;
+    file(&path).write_all_at(&[0xEE], tag_of(&path, data) + 9).unwrap();
+    for words in [&["check", name][..], &["check", name, "--repair"]] {
+        let (code, out, why) = flash(words);
+        assert!(code == 2 && why.contains("was durable") && out.is_empty(), "{out}{why}");
+    }
+    let (code, found) = json(&["check", name, "--repair", "--accept-lost-tags"]);
+    assert_eq!((code, &found["check"]["result"]), (1, &"repaired".into()), "{found}");
+    assert_eq!(found["check"]["accepted_lost_tags"], true);
+    assert_eq!(json(&["check", name]).0, 0);
 }
 
 #[test]
