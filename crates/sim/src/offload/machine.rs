@@ -20,7 +20,8 @@ impl LineId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SlotsId(usize);
 
-/// A task by its number.
+/// A task by its number, from when it is added until the step that ends it: a later task may get
+/// the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TaskId(usize);
 
@@ -117,6 +118,9 @@ pub(super) struct Machine {
     lines: Vec<Line>,
     slots: Vec<Slots>,
     tasks: Vec<Task>,
+    /// Tasks that have ended: their places are used again, so that memory is bounded by what is in
+    /// progress.
+    ended: Vec<TaskId>,
     memory: LineId,
     threads_free: u64,
     threads_queue: VecDeque<TaskId>,
@@ -134,6 +138,7 @@ impl Machine {
             lines: Vec::new(),
             slots: Vec::new(),
             tasks: Vec::new(),
+            ended: Vec::new(),
             memory: LineId(0),
             threads_free: threads,
             threads_queue: VecDeque::new(),
@@ -157,8 +162,18 @@ impl Machine {
 
     /// Adds a task. It starts when `start` is called, or when those it waits for have ended.
     pub(super) fn task(&mut self, task: Task) -> TaskId {
+        if let Some(id) = self.ended.pop() {
+            self.tasks[id.0] = task;
+            return id;
+        }
         self.tasks.push(task);
         TaskId(self.tasks.len() - 1)
+    }
+
+    /// The most tasks that there were at a time.
+    #[cfg(test)]
+    pub(super) fn most_tasks(&self) -> usize {
+        self.tasks.len()
     }
 
     /// The time.
@@ -269,6 +284,8 @@ impl Machine {
                 self.start(next);
             }
         }
+        // Last: nothing refers to it any more.
+        self.ended.push(task);
     }
 }
 

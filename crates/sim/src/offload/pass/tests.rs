@@ -155,3 +155,21 @@ fn machines_that_cannot_check_are_refused_by_name() {
     assert!(run(&small, Method::Host, 3).is_ok() && run(&small, Method::Aggregate, 3).is_ok());
     assert!(said(Platform { segment: 101, ..plain() }, Method::Host, 3).starts_with("segment: 101"));
 }
+
+/// A whole pass has many times the tasks that are in progress at a time.
+#[test]
+fn memory_is_bounded_by_what_is_in_progress() {
+    let p = Platform { threads: 1, ..Platform::modern() };
+    for method in Method::ALL {
+        let mut first = Pass::new(&p, method, 128);
+        first.unit(0, 2);
+        let one = first.machine.most_tasks();
+        let ahead = if method == Method::Aggregate { AHEAD } else { AHEAD * 129 };
+        let mut pass = Pass::new(&p, method, 128);
+        let played = pass.play(2 * ahead, true, 2);
+        assert_eq!((played.begun, played.ends.len() as u64), (3 * ahead - 1, 3 * ahead - 1), "{method:?}");
+        let most = one * ahead as usize;
+        let tasks = pass.machine.most_tasks();
+        assert!(tasks <= most, "{method:?}: {tasks} tasks, {most} of {ahead} units");
+    }
+}
