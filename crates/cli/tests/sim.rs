@@ -372,3 +372,64 @@ fn flash_prints_what_its_figures_depend_on() {
     refused(&pumice(&["flash", "--load", "spam"]), &["spam", "builds"]);
     refused(&pumice(&["flash", "--load", "mail", "--op", "0%"]), &["too few"]);
 }
+
+/// The command with no more than so many KiB of memory.
+fn within(kib: u32, args: &[&str]) -> Output {
+    let limit = format!("ulimit -v {kib}; exec \"$@\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &limit, "sh", env!("CARGO_BIN_EXE_pumice"), "sim"]);
+    command.args(args).output().expect("pumice runs")
+}
+
+const CONTENTS: &str = "ts_us,op,lpn,crc32,sha1_64\n0,W,0,00000000,0000000000000000\n";
+
+#[test]
+fn a_flash_drive_that_needs_too_much_memory_is_refused_by_what_makes_it_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let base = ["flash", "--load", "mail", "--scheme", "none"];
+    // More physical pages than there are numbers, of 32 bits or of 31.
+    let all = ["--drive-pages", "1073741823", "--op", "400%"];
+    refused(&within(8 << 20, &[&base[..], &all].concat()), &["--drive-pages", "--op", "2^31"]);
+    let more = ["--drive-pages", "1073741823", "--op", "100%"];
+    refused(&within(8 << 20, &[&base[..], &more].concat()), &["--drive-pages", "--op", "2^31"]);
+    // Enough numbers, too little memory.
+    let large = ["--drive-pages", "1073741823"];
+    refused(&within(8 << 20, &[&base[..], &large].concat()), &["--drive-pages", "GiB", "--memory"]);
+    // One page far away: its line is named.
+    let far =
+        format!("{CONTENTS}0,W,{},00000000,0000000000000000\n0,W,5,00000000,0000000000000000\n", 1 << 30);
+    let trace = write(folder.path(), "far.csv", &far);
+    let args = ["flash", "--trace", trace.to_str().expect("UTF-8"), "--scheme", "none"];
+    refused(&within(8 << 20, &args), &["far.csv", "line 3", "'lpn'", "1073741824", "GiB", "--memory"]);
+    let farthest = far.replace("1073741824", "2147483646");
+    let trace = write(folder.path(), "far.csv", &farthest);
+    refused(&within(8 << 20, &args), &["far.csv", "line 3", "'lpn'", "2147483646", "2^31"]);
+    assert!(trace.exists());
+    // The limit is a setting.
+    let small = ["--memory", "1MiB"];
+    refused(&pumice(&[&base[..], &small].concat()), &["1 MiB", "--memory"]);
+    assert_eq!(pumice(&[&base[..], &["--memory", "64MiB"]].concat()).status.code(), Some(0));
+}
+
+#[test]
+fn idle_times_that_no_trace_has_are_refused_by_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = |text: &str| {
+        let trace = write(folder.path(), "t.csv", text);
+        let trace = trace.to_str().expect("UTF-8");
+        pumice(&["flash", "--trace", trace, "--scheme", "none", "--drive-pages", "4096"])
+    };
+    let day = 86_400_000_000_u64;
+    for us in [u64::MAX, u64::MAX / 1_000, 30 * day + 1] {
+        let text = format!("{CONTENTS}0,I,{us},,\n0,W,0,00000000,0000000000000000\n");
+        refused(&run(&text), &["line 3", "'lpn'", "30"]);
+    }
+    // Each is short enough, but not all together.
+    let many = format!("{CONTENTS}{}", format!("0,I,{},,\n", 30 * day).repeat(123));
+    refused(&run(&many), &["line 125", "'lpn'", "ten years"]);
+    let fiu = "ts_us,op,lbn512,size_bytes,process,pid,dev,md5\n";
+    let line = |at: u64| format!("{at},W,8,4096,p,1,d,00112233445566778899aabbccddeeff\n");
+    for (from, to) in [(0, u64::MAX), (7, 30 * day + 8)] {
+        refused(&run(&format!("{fiu}{}{}", line(from), line(to))), &["line 3", "'ts_us'", "30"]);
+    }
+}

@@ -56,6 +56,16 @@ impl<P: Clone, O: Clone> MemoryNand<P, O> {
         }
     }
 
+    /// Memory of a device of this shape in bytes, whatever it holds, without what its pages refer
+    /// to. No device is needed for that, so there may be more pages than one can have.
+    #[must_use]
+    pub fn memory_bytes(geometry: Geometry) -> u64 {
+        let blocks = u64::from(geometry.blocks);
+        let pages = blocks * u64::from(geometry.pages_per_block);
+        let (page, block) = (size_of::<Slot<P, O>>() as u64, 2 * size_of::<u32>() as u64);
+        page * pages + block * blocks
+    }
+
     /// Plays faults from now on.
     pub fn set_faults(&mut self, faults: Option<Faults>) {
         self.faults = faults;

@@ -54,29 +54,10 @@ impl Superblock {
         u64::from(self.logical) * u64::from(PAGE_BYTES)
     }
 
-    /// Memory for the tables of the drive in bytes, at most; the table in `docs/design/ftl.md` has
-    /// the terms. What shared pages need is not in it, nor is the filter of the published scheme,
-    /// which has no bound.
+    /// Memory for the tables of the drive in bytes, at most; see [`Scheme::memory_bytes`].
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        let (logical, physical) = (u64::from(self.logical), u64::from(self.layout.geometry().pages()));
-        let tables = 4 * logical + 8 * physical;
-        let index = 4 * physical.next_power_of_two() + 13 * physical;
-        let looks = 12 * logical + physical;
-        // Tables by weak hash have 8 bytes and a sign for each place, and seven eighths are used.
-        let by_weak = |entries: u64| 9 * (entries * 8).div_ceil(7).next_power_of_two();
-        let live = 4 * physical + by_weak(logical);
-        let lives = 8 * physical + by_weak(physical);
-        let ghosts = 4 * physical;
-        tables
-            + match self.scheme {
-                Scheme::None => 0,
-                Scheme::Inline => index,
-                Scheme::Offline | Scheme::Separated | Scheme::OwnGc => index + looks,
-                Scheme::Live => index + looks + live,
-                Scheme::Lives | Scheme::Ages => index + looks + live + lives,
-                Scheme::Measured => index + looks + live + lives + ghosts,
-            }
+        self.scheme.memory_bytes(u64::from(self.logical), u64::from(self.layout.geometry().pages()))
     }
 
     /// The body of the record.

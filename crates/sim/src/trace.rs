@@ -21,6 +21,7 @@ pub use detect::Format;
 pub use devices::Devices;
 pub use error::TraceError;
 pub(crate) use kept::Kept;
+pub(crate) use line::leaps;
 pub use reader::TraceReader;
 
 use pumice_pacer::Nanos;

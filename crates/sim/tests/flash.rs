@@ -14,6 +14,7 @@ fn settings(source: Source, schemes: &[Scheme]) -> Study {
         gap_every: 1,
         victim: VictimPolicy::Greedy,
         drive_pages: None,
+        memory: 1 << 30,
         seeds: 1,
         reserve: 1,
         open_blocks_wait: false,

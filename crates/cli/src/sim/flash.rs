@@ -7,6 +7,7 @@ use clap::Args;
 use pumice_ftl::{Content, Fingerprint, HashTimes, Scheme, VictimPolicy};
 use pumice_sim::flash::{Fdp, Load, Report, Row, Settings, Source, Study, study};
 use pumice_sim::plot::{Column, Marks, Panel, Rows, grouped};
+use pumice_units::parse_size;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -40,9 +41,12 @@ pub(crate) struct FlashArgs {
     /// How garbage collection picks a block: greedy, greedy-random, fifo, cost-benefit, d-choices:N
     #[arg(long, default_value = "greedy")]
     victim: VictimPolicy,
-    /// Logical pages of the drive; without it, as many as the trace uses
+    /// Logical pages of the drive; without it, the highest page of the trace plus 1
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..1 << 30))]
     drive_pages: Option<u32>,
+    /// The most memory that the model of the drive may take, trace and shared pages not counted
+    #[arg(long, default_value = "8GiB", value_parser = parse_size)]
+    memory: u64,
     /// Runs of each scheme, which differ in the choice between equal victims; the run with the
     /// median number of copies is shown
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=101))]
@@ -141,6 +145,7 @@ pub(crate) fn run(args: &FlashArgs) -> Result<ExitCode, Failure> {
         gap_every: args.gap_every,
         victim: args.victim,
         drive_pages: args.drive_pages,
+        memory: args.memory,
         seeds: args.seeds,
         reserve: args.reserve,
         open_blocks_wait: args.open_blocks == OpenBlocks::Wait,

@@ -113,6 +113,30 @@ impl Scheme {
         }
     }
 
+    /// Memory for the tables of a drive of so many logical and physical pages in bytes, at most;
+    /// the table in `docs/design/ftl.md` has the terms. What shared pages need is not in it, nor is
+    /// the filter of the published scheme, which has no bound.
+    #[must_use]
+    pub fn memory_bytes(self, logical: u64, physical: u64) -> u64 {
+        let tables = 4 * logical + 8 * physical;
+        let index = 4 * physical.next_power_of_two() + 13 * physical;
+        let looks = 12 * logical + physical;
+        // Tables by weak hash have 8 bytes and a sign for each place, and seven eighths are used.
+        let by_weak = |entries: u64| 9 * (entries * 8).div_ceil(7).next_power_of_two();
+        let live = 4 * physical + by_weak(logical);
+        let lives = 8 * physical + by_weak(physical);
+        let ghosts = 4 * physical;
+        tables
+            + match self {
+                Self::None => 0,
+                Self::Inline => index,
+                Self::Offline | Self::Separated | Self::OwnGc => index + looks,
+                Self::Live => index + looks + live,
+                Self::Lives | Self::Ages => index + looks + live + lives,
+                Self::Measured => index + looks + live + lives + ghosts,
+            }
+    }
+
     /// What it does.
     #[must_use]
     pub fn plan(self) -> Plan {

@@ -53,7 +53,7 @@ impl Load {
             Self::Releases => releases(&mut disk),
             Self::Images => images(&mut disk),
         }
-        ContentTrace { ops: disk.ops, pages: PAGES }
+        ContentTrace { ops: disk.ops, pages: PAGES, ..ContentTrace::default() }
     }
 }
 

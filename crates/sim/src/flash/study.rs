@@ -3,10 +3,12 @@
 use super::load::Load;
 use super::trace::{ContentOp, ContentTrace};
 use crate::error::StudyError;
+use crate::trace::TraceError;
 use pumice_flash::{Geometry, MemoryNand, Nanos, Timing};
 use pumice_ftl::{
     Config, ContentId, Ftl, FtlError, HashTimes, NoJournal, Placement, Scheme, Tag, VictimPolicy,
 };
+use pumice_units::format_binary;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -51,6 +53,8 @@ pub struct Study {
     pub victim: VictimPolicy,
     /// Logical pages; without, as many as the trace has.
     pub drive_pages: Option<u32>,
+    /// The most memory that the model of the drive may take, in bytes.
+    pub memory: u64,
     /// Free blocks that are kept beside those that garbage collection needs.
     pub reserve: u32,
     /// Pages of open blocks wait for the next idle time.
@@ -144,7 +148,7 @@ pub struct Report {
 /// Makes a study.
 ///
 /// # Errors
-/// If the trace cannot be read, or the drive is too small for it.
+/// If the trace cannot be read, the drive is too small for it, or its model would be too large.
 pub fn study(study: &Study) -> Result<Report, StudyError> {
     let trace = match &study.source {
         Source::File(path) => ContentTrace::open(path)?,
@@ -155,9 +159,10 @@ pub fn study(study: &Study) -> Result<Report, StudyError> {
         let (have, need) = (logical, trace.pages);
         return Err(StudyError::Drive(format!("{have} pages are too few: the trace uses {need}")));
     }
+    let geometry = shape(study, &trace, logical)?;
     let mut rows = Vec::new();
     for &scheme in &study.schemes {
-        let runs = (0..study.seeds.max(1)).map(|seed| play(study, &trace, scheme, logical, seed));
+        let runs = (0..study.seeds.max(1)).map(|seed| play(study, &trace, scheme, (logical, geometry), seed));
         let mut runs: Vec<Row> = runs
             .collect::<Result<_, _>>()
             .map_err(|error| StudyError::Drive(format!("{scheme}: {error}")))?;
@@ -191,17 +196,49 @@ fn victim_of(study: &Study) -> VictimPolicy {
     }
 }
 
+fn physical(study: &Study, logical: u32) -> u64 {
+    (f64::from(logical) * (1.0 + study.op)).ceil() as u64
+}
+
+/// The shape of the drive, if it can be studied: what is too large is refused by what makes it so,
+/// the size that was asked for or a line of the trace.
+fn shape(study: &Study, trace: &ContentTrace, logical: u32) -> Result<Geometry, StudyError> {
+    let pages_per_block = study.fdp.map_or(PAGES_PER_BLOCK, |fdp| fdp.unit_pages);
+    // A u32: at most five times the logical pages, in blocks of at least eight.
+    let blocks = physical(study, logical).div_ceil(u64::from(pages_per_block)) as u32;
+    let geometry = Geometry { blocks, pages_per_block, channels: 8, page_bytes: PAGE_BYTES, oob_bytes: 128 };
+    let pages = u64::from(blocks) * u64::from(pages_per_block);
+    let tables = study.schemes.iter().map(|scheme| scheme.memory_bytes(logical.into(), pages)).max();
+    let memory = MemoryNand::<ContentId, Tag>::memory_bytes(geometry) + tables.unwrap_or(0);
+    let op = (study.op * 1e4).round() / 100.0;
+    let with_op = format!("{logical} logical pages with --op {op}%");
+    let why = if pages >= 1 << 31 {
+        format!("{with_op} are {pages} pages of flash, and at most 2^31 - 1 can be modelled")
+    } else if memory > study.memory {
+        let (needed, allowed) = (format_binary(memory), format_binary(study.memory));
+        format!("{with_op} need {needed} of memory, and --memory allows {allowed}")
+    } else {
+        return Ok(geometry);
+    };
+    match (&study.source, study.drive_pages) {
+        (_, Some(_)) => Err(StudyError::Drive(format!("--drive-pages: {why}"))),
+        (Source::Load(..), None) => Err(StudyError::Drive(why)),
+        (Source::File(path), None) => {
+            let ((line, field), path) = (trace.highest, path.display().to_string());
+            let what = format!("page {} is the highest: {why}", trace.pages - 1);
+            Err(TraceError::Field { path, line, field, what }.into())
+        }
+    }
+}
+
 fn play(
     study: &Study,
     trace: &ContentTrace,
     scheme: Scheme,
-    logical: u32,
+    (logical, geometry): (u32, Geometry),
     seed: u32,
 ) -> Result<Row, FtlError> {
-    let physical = (f64::from(logical) * (1.0 + study.op)).ceil() as u32;
-    let pages_per_block = study.fdp.map_or(PAGES_PER_BLOCK, |fdp| fdp.unit_pages);
-    let blocks = physical.div_ceil(pages_per_block);
-    let geometry = Geometry { blocks, pages_per_block, channels: 8, page_bytes: PAGE_BYTES, oob_bytes: 128 };
+    let Geometry { blocks, pages_per_block, .. } = geometry;
     let timing = Timing::DISKSIM;
     let placement = match study.fdp {
         None => Placement::Own,
@@ -283,7 +320,7 @@ fn play(
                 || "own".to_owned(),
                 |fdp| {
                     let isolation = if fdp.isolated { "persistently" } else { "initially" };
-                    let share = 100.0 * f64::from(fdp.unit_pages) / f64::from(physical);
+                    let share = 100.0 * f64::from(fdp.unit_pages) / physical(study, logical) as f64;
                     format!(
                         "fdp: units of {} pages ({share:.2} % of the drive), {isolation} isolated; the drive moves \
                          pages, so that no scheme sees them",

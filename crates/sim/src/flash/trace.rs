@@ -5,7 +5,8 @@
 //! the FIU traces with `md5`, whose sparse places are numbered in the order of their first
 //! appearance and whose gaps of a second or more are idle.
 
-use crate::trace::{TraceError, input};
+use crate::trace::{TraceError, input, leaps};
+use pumice_flash::Nanos;
 use pumice_ftl::ContentId;
 use std::collections::HashMap;
 use std::path::Path;
@@ -31,6 +32,32 @@ pub struct ContentTrace {
     pub ops: Vec<ContentOp>,
     /// The highest page number, plus 1.
     pub pages: u32,
+    /// The line, from 1, and the field that have that page; line 0 of a generated trace.
+    pub highest: (u64, &'static str),
+}
+
+/// What is kept from line to line.
+#[derive(Debug, Default)]
+struct Past {
+    /// The numbers of sparse places.
+    places: HashMap<u64, u32>,
+    /// The time of the line before, in microseconds.
+    last: Option<u64>,
+    /// Idle time in all, in nanoseconds.
+    idle: Nanos,
+}
+
+impl Past {
+    /// An idle time of so many microseconds, if a trace can have it.
+    fn idle(&mut self, field: &'static str, us: u64) -> Result<ContentOp, Wrong> {
+        let at = us.checked_mul(1_000).and_then(|ns| self.idle.checked_add(ns));
+        let at = at.filter(|at| !leaps(*at, 0, self.idle)).ok_or_else(|| {
+            let seconds = us / 1_000_000;
+            (field, format!("idle for {seconds} s: at most 30 days at a time, and ten years in all"))
+        })?;
+        self.idle = at;
+        Ok(ContentOp::Idle(us))
+    }
 }
 
 /// The columns of a format.
@@ -38,6 +65,16 @@ pub struct ContentTrace {
 enum Columns {
     Pages,
     Fiu,
+}
+
+impl Columns {
+    /// The field with the place.
+    fn place(self) -> &'static str {
+        match self {
+            Self::Pages => "lpn",
+            Self::Fiu => "lbn512",
+        }
+    }
 }
 
 type Wrong = (&'static str, String);
@@ -61,7 +98,7 @@ impl ContentTrace {
         let mut file =
             input::open(path).map_err(|source| TraceError::Open { path: shown.clone(), source })?;
         let (mut line, mut number, mut columns) = (Vec::new(), 0, None);
-        let (mut trace, mut places, mut last) = (Self::default(), HashMap::new(), None);
+        let (mut trace, mut past) = (Self::default(), Past::default());
         loop {
             number += 1;
             let more = input::read_line(&mut *file, &mut line).map_err(|source| TraceError::Read {
@@ -84,9 +121,10 @@ impl ContentTrace {
                 };
                 continue;
             };
+            let (pages, field) = (trace.pages, known.place());
             let taken = match known {
-                Columns::Pages => trace.take_page_line(text),
-                Columns::Fiu => trace.take_fiu_line(text, &mut places, &mut last),
+                Columns::Pages => trace.take_page_line(text, &mut past),
+                Columns::Fiu => trace.take_fiu_line(text, &mut past),
             };
             taken.map_err(|(field, what)| TraceError::Field {
                 path: shown.clone(),
@@ -94,6 +132,9 @@ impl ContentTrace {
                 field,
                 what,
             })?;
+            if trace.pages > pages {
+                trace.highest = (number, field);
+            }
         }
         if trace.pages == 0 {
             let what = "the trace has no writes".to_owned();
@@ -102,7 +143,7 @@ impl ContentTrace {
         Ok(trace)
     }
 
-    fn take_page_line(&mut self, line: &str) -> Result<(), Wrong> {
+    fn take_page_line(&mut self, line: &str, past: &mut Past) -> Result<(), Wrong> {
         let mut fields = line.split(',').skip(1);
         let op = fields.next();
         let place = whole("lpn", fields.next())?;
@@ -116,23 +157,18 @@ impl ContentTrace {
                 self.ops.push(ContentOp::Write(lpn()?, ContentId { strong, weak }));
             }
             Some("T") => self.ops.push(ContentOp::Trim(lpn()?)),
-            Some("I") => self.ops.push(ContentOp::Idle(place)),
+            Some("I") => self.ops.push(past.idle("lpn", place)?),
             _ => return Err(("op", "one of W, T and I is needed".to_owned())),
         }
         Ok(())
     }
 
-    fn take_fiu_line(
-        &mut self,
-        line: &str,
-        places: &mut HashMap<u64, u32>,
-        last: &mut Option<u64>,
-    ) -> Result<(), Wrong> {
+    fn take_fiu_line(&mut self, line: &str, past: &mut Past) -> Result<(), Wrong> {
         let fields: Vec<&str> = line.split(',').collect();
         let at = whole("ts_us", fields.first().copied())?;
-        let gap = at.saturating_sub(last.replace(at).unwrap_or(at));
+        let gap = at.saturating_sub(past.last.replace(at).unwrap_or(at));
         if gap >= GAP {
-            self.ops.push(ContentOp::Idle(gap));
+            self.ops.push(past.idle("ts_us", gap)?);
         }
         match fields.get(1) {
             Some(&"W") => {}
@@ -141,7 +177,7 @@ impl ContentTrace {
         }
         let place = whole("lbn512", fields.get(2).copied())?;
         let strong = hex("md5", fields.get(7).copied(), 16)?;
-        let lpn = *places.entry(place).or_insert(self.pages);
+        let lpn = *past.places.entry(place).or_insert(self.pages);
         self.pages = self.pages.max(lpn + 1);
         // The trace has no CRC-32; bits of its hash stand for it.
         self.ops.push(ContentOp::Write(lpn, ContentId { strong, weak: strong as u32 }));

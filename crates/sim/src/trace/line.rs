@@ -73,6 +73,6 @@ pub(crate) enum Parsed<'a> {
 }
 
 /// Whether a time fits no trace, after a first and a latest one.
-pub(super) fn leaps(at: Nanos, first: Nanos, last: Nanos) -> bool {
+pub(crate) fn leaps(at: Nanos, first: Nanos, last: Nanos) -> bool {
     at.saturating_sub(last) > LEAP || at.saturating_sub(first) > SPAN
 }
