@@ -332,7 +332,7 @@ fn make(args: &FormatArgs) -> Result<ExitCode, Failure> {
 /// passed over; then the result says so too.
 fn look(path: &Path, accept: bool) -> Result<(Examined, bool), FlashError> {
     match examine(path, true, false) {
-        Err(FlashError::Ftl { source: FtlError::TagLost(_), .. }) if accept => {
+        Err(FlashError::Ftl { source: FtlError::TagLost(_) | FtlError::ContentLost(_), .. }) if accept => {
             Ok((examine(path, true, true)?, true))
         }
         other => Ok((other?, false)),
