@@ -35,6 +35,10 @@ impl Medium for DeviceMedium {
         self.0.flush().map_err(crate::IoError::into_io)
     }
 
+    fn size_bytes(&self) -> Option<u64> {
+        Some(self.0.size_bytes())
+    }
+
     fn as_any(&self) -> Option<&dyn Any> {
         Some(self)
     }

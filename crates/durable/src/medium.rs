@@ -58,6 +58,11 @@ pub trait Medium {
     /// If that cannot be guaranteed.
     fn sync(&self) -> io::Result<()>;
 
+    /// Its bytes, if it knows them without delay.
+    fn size_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// Itself, for those who know a way around it.
     fn as_any(&self) -> Option<&dyn Any> {
         None

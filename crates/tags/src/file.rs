@@ -1,18 +1,21 @@
 //! A tag file on its medium: header, log, pages and kept blocks.
 
+mod examine;
 mod log;
 mod recover;
 
-use crate::geometry::{GROUP_PAGES, Geometry, HEADER_SLOT, LOG_AT, PAGE_BYTES};
+use crate::geometry::{GROUP_PAGES, Geometry, HEADER_SLOT, PAGE_BYTES};
 use crate::group::{Group, StoredGroup};
 use crate::header::{BadHeader, Header, MAX_SERIAL};
 use crate::kept::{Contents, Kept, KeptArea, KeptError, Why, is_bad_sector};
 use crate::page::{Found, Page};
-use crate::record::{BadRecord, Record};
+use crate::record::BadRecord;
 use crate::recovery::Recovery;
+pub(crate) use examine::check_length;
+use examine::{Examined, examine};
 pub use log::{Appended, Log};
 use pumice_blockdev::{BlockDevice, DeviceMedium, IoError};
-use pumice_durable::{Medium, Ring, RingError, Slots};
+use pumice_durable::{Medium, RingError, Slots};
 use recover::Recovering;
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -50,6 +53,14 @@ pub enum TagError {
     /// The header.
     #[error("header: {0}")]
     Header(#[from] BadHeader),
+    /// It ends too early: it was cut off, or copied in part.
+    #[error("it has {has} bytes, but its header describes {needs}")]
+    Short {
+        /// Bytes that it has.
+        has: u64,
+        /// Bytes that its parts take.
+        needs: u64,
+    },
     /// It belongs to another drive.
     #[error("{field}: the tags belong to a drive with {tags}, but this one has {drive}")]
     OtherDrive {
@@ -88,6 +99,10 @@ impl Medium for SharedMedium {
 
     fn sync(&self) -> io::Result<()> {
         self.0.sync()
+    }
+
+    fn size_bytes(&self) -> Option<u64> {
+        self.0.size_bytes()
     }
 }
 
@@ -401,45 +416,4 @@ impl TagFile {
 /// The slots of a header: the version of a file never changes.
 fn slots(header: &Header) -> Slots {
     Slots { version: header.version(), ..SLOTS }
-}
-
-/// A tag file that was read, and belongs to the drive.
-struct Examined {
-    header: Header,
-    ring: Ring<SharedMedium>,
-    /// The numbers of the records.
-    numbers: Vec<u64>,
-    records: Vec<Record>,
-}
-
-/// Finds every reason to refuse a tag file, and writes nothing.
-fn examine(medium: &SharedMedium, drive: &dyn BlockDevice, serial: &str) -> Result<Examined, TagError> {
-    let header = TagFile::peek(medium)?;
-    check_drive(&header, drive, serial)?;
-    let geometry = header.geometry;
-    let (ring, entries) =
-        Ring::open(medium.clone(), LOG_AT, geometry.log_bytes(), LOG_ALIGN, header.identity)?;
-    let numbers = entries.iter().map(|entry| entry.sequence).collect();
-    let records = entries.iter().map(|entry| Record::decode(&geometry, &entry.body));
-    let records = records.collect::<Result<Vec<_>, _>>()?;
-    Ok(Examined { header, ring, numbers, records })
-}
-
-fn check_drive(header: &Header, drive: &dyn BlockDevice, serial: &str) -> Result<(), TagError> {
-    let geometry = &header.geometry;
-    let other = |field, tags: String, drive: String| Err(TagError::OtherDrive { field, tags, drive });
-    if drive.size_bytes() != geometry.size() {
-        let (tags, drive) = (geometry.size(), drive.size_bytes());
-        return other("size", format!("{tags} bytes"), format!("{drive} bytes"));
-    }
-    // What a power cut leaves of a drive in memory is nothing: it tears no block.
-    let tears = drive.logical_block() < geometry.block_bytes() as u32 && drive.resident().is_none();
-    if !geometry.carries_data() && tears {
-        let drive = format!("{} bytes", drive.logical_block());
-        return other("unit of writing", format!("{} bytes", geometry.block_bytes()), drive);
-    }
-    if !serial.is_empty() && !header.serial.is_empty() && serial != header.serial {
-        return other("serial number", format!("'{}'", header.serial), format!("'{serial}'"));
-    }
-    Ok(())
 }

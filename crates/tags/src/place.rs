@@ -1,6 +1,6 @@
 //! The place of a tag file: a file, a block device, or memory.
 
-use crate::file::{SharedMedium, TagError, TagFile};
+use crate::file::{SharedMedium, TagError, TagFile, check_length};
 use crate::geometry::{Geometry, InvalidGeometry, LOG_AT, MIN_LOG};
 use crate::header::MAX_SERIAL;
 use pumice_blockdev::{BlockDevice, DeviceMedium, FileDevice, IoError, MemoryDevice, OpenMode, Options};
@@ -104,6 +104,7 @@ pub fn open_place(
     }
     let header = TagFile::peek(&medium).map_err(tags)?;
     check_format(path, &header.geometry, block, wanted)?;
+    check_length(&medium, &header).map_err(tags)?;
     let len = device.size_bytes();
     if !len.is_multiple_of(GRAIN) && path.is_file() {
         // It was made before lengths were such. Its lock is held; it is written to only if nothing

@@ -114,6 +114,27 @@ fn a_tag_file_that_is_refused_is_left_as_it_is() {
     refused(512, &damaged, &open);
 }
 
+/// It would fail all writes once a page behind its end is to be written.
+#[test]
+fn a_tag_file_that_is_shorter_than_its_header_says_is_refused_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, geometry) = old_file(folder.path(), 512);
+    let whole = geometry.file_bytes();
+    // Whole pages of memory and parts of them; without kept blocks, pages, the log.
+    for len in [whole - 1, whole - 512, whole / 4096 * 4096, geometry.page_at(1), LOG_AT + 4096, LOG_AT] {
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(len).unwrap();
+        let before = std::fs::read(&path).unwrap();
+        let lengths = format!("it has {len} bytes, but its header describes {whole}");
+        let why = opened(&path, SIZE, 4096, large(), "serial").unwrap_err();
+        assert!(why.contains(&lengths) && why.contains(path.to_str().unwrap()), "{why}");
+        // Nor by those who have it open.
+        let why = TaggedDevice::open(drive(SIZE), medium(&path), "serial").err().unwrap().to_string();
+        assert!(why.contains(&lengths), "{why}");
+        assert!(std::fs::read(&path).unwrap() == before, "{len}: it was written to");
+    }
+}
+
 #[test]
 fn a_tag_file_of_an_odd_length_is_lengthened_once_it_is_taken() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,0 +1,60 @@
+//! Reads a tag file, and finds every reason to refuse it.
+
+use super::{LOG_ALIGN, SharedMedium, TagError, TagFile};
+use crate::geometry::LOG_AT;
+use crate::header::Header;
+use crate::record::Record;
+use pumice_blockdev::BlockDevice;
+use pumice_durable::{Medium, Ring};
+
+/// A tag file that was read, and belongs to the drive.
+pub(super) struct Examined {
+    pub(super) header: Header,
+    pub(super) ring: Ring<SharedMedium>,
+    /// The numbers of the records.
+    pub(super) numbers: Vec<u64>,
+    pub(super) records: Vec<Record>,
+}
+
+/// Finds every reason to refuse a tag file, and writes nothing.
+pub(super) fn examine(medium: &SharedMedium, drive: &dyn BlockDevice, serial: &str) -> Result<Examined, TagError> {
+    let header = TagFile::peek(medium)?;
+    check_drive(&header, drive, serial)?;
+    let geometry = header.geometry;
+    check_length(medium, &header)?;
+    let (ring, entries) =
+        Ring::open(medium.clone(), LOG_AT, geometry.log_bytes(), LOG_ALIGN, header.identity)?;
+    let numbers = entries.iter().map(|entry| entry.sequence).collect();
+    let records = entries.iter().map(|entry| Record::decode(&geometry, &entry.body));
+    let records = records.collect::<Result<Vec<_>, _>>()?;
+    Ok(Examined { header, ring, numbers, records })
+}
+
+fn check_drive(header: &Header, drive: &dyn BlockDevice, serial: &str) -> Result<(), TagError> {
+    let geometry = &header.geometry;
+    let other = |field, tags: String, drive: String| Err(TagError::OtherDrive { field, tags, drive });
+    if drive.size_bytes() != geometry.size() {
+        let (tags, drive) = (geometry.size(), drive.size_bytes());
+        return other("size", format!("{tags} bytes"), format!("{drive} bytes"));
+    }
+    // What a power cut leaves of a drive in memory is nothing: it tears no block.
+    let tears = drive.logical_block() < geometry.block_bytes() as u32 && drive.resident().is_none();
+    if !geometry.carries_data() && tears {
+        let drive = format!("{} bytes", drive.logical_block());
+        return other("unit of writing", format!("{} bytes", geometry.block_bytes()), drive);
+    }
+    if !serial.is_empty() && !header.serial.is_empty() && serial != header.serial {
+        return other("serial number", format!("'{}'", header.serial), format!("'{serial}'"));
+    }
+    Ok(())
+}
+
+/// Refuses a medium that ends before the last part of the file: pages that lie behind its end could
+/// not be written, and the drive would fail all writes.
+pub(crate) fn check_length(medium: &dyn Medium, header: &Header) -> Result<(), TagError> {
+    let needs = header.geometry.file_bytes();
+    match medium.size_bytes() {
+        Some(has) if has < needs => Err(TagError::Short { has, needs }),
+        _ => Ok(()),
+    }
+}
