@@ -235,8 +235,14 @@ pub trait BlockDevice: Send + Sync {
     /// Bytes.
     fn size_bytes(&self) -> u64;
 
-    /// Bytes of a block: the unit that the medium writes atomically.
+    /// Bytes of a block: the least that the medium writes, and it writes that atomically.
     fn logical_block(&self) -> u32;
+
+    /// Bytes that a power cut leaves old or new, and never mixed, if they begin at a multiple of
+    /// this: as far as that is known.
+    fn atomic_unit(&self) -> u32 {
+        self.logical_block()
+    }
 
     /// Whether writes are refused.
     fn read_only(&self) -> bool;

@@ -37,11 +37,40 @@ pub(crate) fn queue_number(of: &Metadata, name: &str) -> Option<u64> {
     std::fs::read_to_string(disk.join("queue").join(name)).ok()?.trim().parse().ok()
 }
 
+/// Bytes that a block device with this logical block is known to write atomically.
+pub(crate) fn atomic_unit(of: &Metadata, logical: u32) -> u32 {
+    Search { sysfs: Path::new("/sys") }.atomic_unit(number(of), logical)
+}
+
 struct Search<'s> {
     sysfs: &'s Path,
 }
 
 impl Search<'_> {
+    /// The physical block where it is the sector of a disk, else the logical one.
+    fn atomic_unit(&self, (major, minor): (u64, u64), logical: u32) -> u32 {
+        self.sector((major, minor)).filter(|sector| *sector > logical).unwrap_or(logical)
+    }
+
+    /// The physical block of a SCSI or SATA disk, if the device begins on one. Others report
+    /// something else by that name: a hint about speed, or what a hypervisor was told.
+    fn sector(&self, (major, minor): (u64, u64)) -> Option<u32> {
+        let place = self.sysfs.join("dev/block").join(format!("{major}:{minor}")).canonicalize().ok()?;
+        let number = |path: PathBuf| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+        let is_partition = place.join("partition").exists();
+        let disk = if is_partition { place.parent()? } else { &place };
+        let names: Vec<_> = disk.iter().map(|name| name.to_string_lossy()).collect();
+        let below = |what: &str| {
+            let is_it = |name: &str| name.strip_prefix(what).is_some_and(|rest| rest.parse::<u32>().is_ok());
+            names.iter().any(|name| is_it(name))
+        };
+        let sector = number(disk.join("queue/physical_block_size")).filter(|bytes| bytes.is_power_of_two())?;
+        let begin = if is_partition { number(place.join("start"))?.checked_mul(512)? } else { 0 };
+        let begins_on_one = begin.is_multiple_of(sector) && number(disk.join("alignment_offset"))? == 0;
+        let is_known = below("host") && !below("virtio") && begins_on_one;
+        is_known.then(|| u32::try_from(sector).ok()).flatten()
+    }
+
     fn follow(&self, (major, minor): (u64, u64), depth: u32, disks: &mut BTreeSet<String>) {
         let number = format!("{major}:{minor}");
         let Ok(mut place) = self.sysfs.join("dev/block").join(&number).canonicalize() else {
@@ -149,6 +178,47 @@ mod tests {
         // The file of the loop device lies where this test's files lie.
         let (major, minor) = number(&std::fs::metadata(root.path())?);
         assert_eq!(disks(7, 0), format!("{major}:{minor}"));
+        Ok(())
+    }
+
+    #[test]
+    fn only_the_physical_block_of_a_scsi_disk_is_known_to_be_atomic() -> io::Result<()> {
+        let root = tempfile::tempdir()?;
+        create_dir_all(root.path().join("dev/block"))?;
+        let device = |number: &str, place: &str, physical: &str, start: Option<&str>| -> io::Result<()> {
+            let place = root.path().join("devices").join(place);
+            create_dir_all(place.join("queue"))?;
+            symlink(&place, root.path().join("dev/block").join(number))?;
+            if let Some(start) = start {
+                write(place.join("partition"), "1\n")?;
+                return write(place.join("start"), start);
+            }
+            write(place.join("alignment_offset"), "0\n")?;
+            write(place.join("queue/physical_block_size"), physical)
+        };
+        let ata = "pci0000:00/0000:00:17.0/ata1/host0/target0:0:0/0:0:0:0/block";
+        device("8:0", &format!("{ata}/sda"), "4096\n", None)?;
+        device("8:1", &format!("{ata}/sda/sda1"), "", Some("2048\n"))?;
+        device("8:2", &format!("{ata}/sda/sda2"), "", Some("63\n"))?;
+        device("8:16", &format!("{ata}/sdb"), "512\n", None)?;
+        device("8:32", &format!("{ata}/sdc"), "4096\n", None)?;
+        write(root.path().join("devices").join(ata).join("sdc/alignment_offset"), "512\n")?;
+        device("8:48", &format!("{ata}/sdd"), "3000\n", None)?;
+        device("8:64", "pci0/virtio3/host1/target1:0:0/1:0:0:0/block/sde", "4096\n", None)?;
+        device("259:0", "pci0/nvme/nvme0/nvme0n1", "4096\n", None)?;
+        device("254:0", "pci0/virtio2/block/vda", "4096\n", None)?;
+        device("9:0", "virtual/block/md0", "4096\n", None)?;
+        device("253:0", "virtual/block/dm-0", "4096\n", None)?;
+        device("7:0", "virtual/block/loop0", "4096\n", None)?;
+        device("8:80", "hosted/hostile/sdf", "4096\n", None)?;
+        let unit = |major, minor| Search { sysfs: root.path() }.atomic_unit((major, minor), 512);
+        assert_eq!([unit(8, 0), unit(8, 1), unit(8, 2)], [4096, 4096, 512]);
+        assert_eq!([unit(8, 16), unit(8, 32), unit(8, 48)], [512; 3]);
+        assert_eq!([unit(8, 64), unit(259, 0), unit(254, 0), unit(9, 0), unit(253, 0), unit(7, 0)], [512; 6]);
+        assert_eq!([unit(8, 80), unit(8, 99)], [512; 2]);
+        // Never less than what can be written.
+        let large = |major, minor| Search { sysfs: root.path() }.atomic_unit((major, minor), 4096);
+        assert_eq!([large(8, 16), large(259, 0)], [4096; 2]);
         Ok(())
     }
 

@@ -58,6 +58,7 @@ pub struct FileDevice {
     name: String,
     size: u64,
     logical_block: u32,
+    atomic_unit: u32,
     read_only: bool,
     disks: BTreeSet<String>,
     is_block_device: bool,
@@ -84,7 +85,8 @@ impl FileDevice {
         let name = path.display().to_string();
         let fail = |error| IoError::open(&name, error);
         // Before opening: to open a FIFO or a terminal can have effects.
-        let kind = std::fs::metadata(path).map_err(fail)?.file_type();
+        let about = std::fs::metadata(path).map_err(fail)?;
+        let kind = about.file_type();
         if !(kind.is_file() || kind.is_block_device()) {
             let what = if kind.is_dir() { "a directory" } else { "neither a block device nor a file" };
             return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, format!("is {what}"))));
@@ -105,6 +107,8 @@ impl FileDevice {
         }
         let logical_block =
             if is_block_device { system::logical_block_size(&file).map_err(fail)? } else { 512 };
+        let atomic_unit =
+            if is_block_device { disks::atomic_unit(&about, logical_block) } else { logical_block };
         let grain = if is_block_device { logical_block } else { ALIGNMENT as u32 };
         // The last partial block of a file could only be written by making the file longer. The
         // node of a block device lies in memory, in /dev; the device does not, and what the page
@@ -123,6 +127,7 @@ impl FileDevice {
             name,
             size,
             logical_block,
+            atomic_unit,
             read_only: mode == OpenMode::ReadOnly,
             disks,
             is_block_device,
@@ -139,6 +144,13 @@ impl FileDevice {
     #[must_use]
     pub fn named(self, name: String) -> Self {
         Self { name, ..self }
+    }
+
+    /// The same device, of which somebody promises that a power cut leaves so many bytes old or
+    /// new.
+    #[must_use]
+    pub fn with_atomic_unit(self, bytes: u32) -> Self {
+        Self { atomic_unit: bytes, ..self }
     }
 
     /// Whether another program has an image file locked for writing, as a node locks what it
@@ -302,6 +314,10 @@ impl BlockDevice for FileDevice {
 
     fn logical_block(&self) -> u32 {
         self.logical_block
+    }
+
+    fn atomic_unit(&self) -> u32 {
+        self.atomic_unit
     }
 
     fn read_only(&self) -> bool {

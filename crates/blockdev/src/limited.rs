@@ -49,6 +49,10 @@ impl BlockDevice for LimitedDevice {
         self.inner.logical_block()
     }
 
+    fn atomic_unit(&self) -> u32 {
+        self.inner.atomic_unit()
+    }
+
     fn read_only(&self) -> bool {
         self.inner.read_only()
     }

@@ -200,6 +200,10 @@ impl BlockDevice for MarkedDevice {
         self.inner.logical_block()
     }
 
+    fn atomic_unit(&self) -> u32 {
+        self.inner.atomic_unit()
+    }
+
     fn read_only(&self) -> bool {
         self.inner.read_only()
     }

@@ -1,5 +1,6 @@
 //! A tag file on its medium: header, log, pages and kept blocks.
 
+mod change;
 mod examine;
 mod log;
 mod recover;
@@ -11,6 +12,7 @@ use crate::kept::{Contents, Kept, KeptArea, KeptError, Why, is_bad_sector};
 use crate::page::{Found, Page};
 use crate::record::BadRecord;
 use crate::recovery::Recovery;
+pub(crate) use change::sizes_for;
 pub(crate) use examine::check_length;
 use examine::{Examined, examine};
 pub use log::{Appended, Log};
@@ -181,7 +183,8 @@ impl TagFile {
         Err(if old { BadHeader::Version(OLD_SLOTS.version) } else { BadHeader::Magic }.into())
     }
 
-    /// Whether [`open`](Self::open) would take it. Nothing is written.
+    /// Whether [`open`](Self::open) would take it if it were as long as [`sizes_for`] wants it. Nothing is
+    /// written.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -214,12 +217,12 @@ impl TagFile {
         now: u64,
         adjust: impl Fn(&mut Recovery<'_>),
     ) -> Result<(Self, Log, Recovered, u64), TagError> {
-        let Examined { mut header, ring, numbers, records } = examine(&medium, drive, serial)?;
+        let Examined { mut header, mut ring, numbers, records } = examine(&medium, drive, serial)?;
+        change::check_room(&medium, &header.geometry, drive)?;
         header.generation += 1;
         header.clean = false;
         let geometry = header.geometry;
-        let file = Self { medium, header };
-        let mut log = Log::new(ring, geometry);
+        let mut file = Self { medium, header };
         let mut recovered = Recovered::default();
         let mut recovery = Recovery::new(geometry, &numbers, &records);
         adjust(&mut recovery);
@@ -227,9 +230,12 @@ impl TagFile {
             let (pages, kept) = (BTreeMap::new(), None);
             let (file, recovery) = (&file, &recovery);
             recovered = Recovering { file, recovery, drive, now, pages, kept, recovered }.run()?;
-            log.release(*last)?;
+            ring.release(*last)?;
         }
+        // The log is empty.
+        file.header.geometry = change::change_over(&file, drive)?;
         file.keep_header()?;
+        let log = Log::new(ring, file.header.geometry);
         Ok((file, log, recovered, numbers.last().copied().unwrap_or(0)))
     }
 

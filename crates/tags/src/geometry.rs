@@ -145,6 +145,12 @@ impl Geometry {
         self.carries_data
     }
 
+    /// The same, but for whether records carry the data.
+    #[must_use]
+    pub const fn with_data(self, carries_data: bool) -> Self {
+        Self { carries_data, ..self }
+    }
+
     /// Bytes of the log.
     #[must_use]
     pub const fn log_bytes(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! The place of a tag file: a file, a block device, or memory.
 
-use crate::file::{SharedMedium, TagError, TagFile, check_length};
+use crate::file::{SharedMedium, TagError, TagFile, check_length, sizes_for};
 use crate::geometry::{Geometry, InvalidGeometry, LOG_AT, MIN_LOG};
 use crate::header::MAX_SERIAL;
 use pumice_blockdev::{BlockDevice, DeviceMedium, FileDevice, IoError, MemoryDevice, OpenMode, Options};
@@ -91,7 +91,7 @@ pub fn open_place(
 ) -> Result<(SharedMedium, bool), PlaceError> {
     let wanted = metadata.into();
     let name = || path.display().to_string();
-    let unit = drive.logical_block();
+    let unit = drive.atomic_unit();
     let geometry = Geometry::new(drive.size_bytes(), block, unit, wanted, LOG_BYTES)?;
     let tags = |source| PlaceError::Tags { path: name(), source };
     let mut made = make_file(path, geometry, serial).map_err(tags)?;
@@ -106,13 +106,14 @@ pub fn open_place(
     check_format(path, &header.geometry, block, wanted)?;
     check_length(&medium, &header).map_err(tags)?;
     let len = device.size_bytes();
-    if !len.is_multiple_of(GRAIN) && path.is_file() {
-        // It was made before lengths were such. Its lock is held; it is written to only if nothing
-        // will refuse it.
+    let needs = sizes_for(&header.geometry, drive).file_bytes().max(len).next_multiple_of(GRAIN);
+    if needs != len && path.is_file() {
+        // It was made before lengths were such, or for a larger unit of writing. Its lock is held;
+        // it is written to only if nothing will refuse it.
         TagFile::check(&medium, drive, serial).map_err(tags)?;
         drop(medium);
         let device = Arc::into_inner(device).expect("the medium is gone");
-        let device = device.lengthened(len.next_multiple_of(GRAIN), options)?;
+        let device = device.lengthened(needs, options)?;
         medium = medium_on(&Arc::new(device));
     }
     Ok((medium, made))

@@ -37,12 +37,6 @@ fn check_drive(header: &Header, drive: &dyn BlockDevice, serial: &str) -> Result
         let (tags, drive) = (geometry.size(), drive.size_bytes());
         return other("size", format!("{tags} bytes"), format!("{drive} bytes"));
     }
-    // What a power cut leaves of a drive in memory is nothing: it tears no block.
-    let tears = drive.logical_block() < geometry.block_bytes() as u32 && drive.resident().is_none();
-    if !geometry.carries_data() && tears {
-        let drive = format!("{} bytes", drive.logical_block());
-        return other("unit of writing", format!("{} bytes", geometry.block_bytes()), drive);
-    }
     if !serial.is_empty() && !header.serial.is_empty() && serial != header.serial {
         return other("serial number", format!("'{}'", header.serial), format!("'{serial}'"));
     }
