@@ -1,6 +1,7 @@
 //! A bounded log in a region of a medium.
 
 mod ahead;
+mod end;
 
 use self::ahead::{Ahead, READ_AHEAD};
 use crate::Medium;
@@ -131,6 +132,16 @@ impl<M: Medium> Ring<M> {
         align: u32,
         identity: u64,
     ) -> Result<(Self, Vec<Entry>), RingError> {
+        let mut ring = Self::new(medium, start, size, align, identity)?;
+        // What is read is durable from here on, even if a process and not the power went.
+        ring.medium.sync()?;
+        let found = ring.scan()?;
+        let entries = ring.adopt(found)?;
+        Ok((ring, entries))
+    }
+
+    /// A log of which nothing was read.
+    fn new(medium: M, start: u64, size: u64, align: u32, identity: u64) -> Result<Self, RingError> {
         let shape = |why| RingError::Shape { size, align, why };
         if !align.is_power_of_two() || (align as usize) < HEADER {
             return Err(shape("the alignment must be a power of two, at least 64"));
@@ -139,7 +150,7 @@ impl<M: Medium> Ring<M> {
         if !size.is_multiple_of(align) || size / align < 2 {
             return Err(shape("the size must be a multiple of the alignment, at least twice as large"));
         }
-        let mut ring = Self {
+        Ok(Self {
             medium,
             start,
             size,
@@ -150,12 +161,7 @@ impl<M: Medium> Ring<M> {
             next_sequence: 1,
             write_at: 0,
             synced: 0,
-        };
-        // What is read is durable from here on, even if a process and not the power went.
-        ring.medium.sync()?;
-        let found = ring.scan()?;
-        let entries = ring.adopt(found)?;
-        Ok((ring, entries))
+        })
     }
 
     /// Has writes begin and end at multiples of `unit` bytes from the start of the region, for
@@ -300,15 +306,7 @@ impl<M: Medium> Ring<M> {
         }
         let oldest = oldest.map_or(self.next_sequence, |oldest| oldest.sequence);
         let marker = self.place(MARKER, 0, Some(oldest)).ok_or(RingError::Full(0))?;
-        let placed = marker.placed;
-        let mut run = self.run(0, marker);
-        run.len = run.len.next_multiple_of(self.unit as usize);
-        let mut bytes = vec![0; run.len];
-        self.fill(&run, &mut bytes, |_, _| {});
-        self.medium.write_at(run.at, &bytes)?;
-        self.take(placed);
-        self.end_run();
-        self.sync()?;
+        self.write_marker(marker, &[])?;
         // Only now may their space be used.
         while self.live.front().is_some_and(|placed| placed.sequence < oldest) {
             self.live.pop_front();

@@ -342,3 +342,87 @@ fn a_log_is_opened_in_large_reads_and_past_unreadable_bytes_that_no_record_has()
     assert_eq!(open(512 + 9 * 1024 + 100..512 + 9 * 1024 + 200).unwrap(), 3);
     assert!(matches!(open(512 + 1024 + 100..512 + 1024 + 101).err(), Some(RingError::Medium(_))));
 }
+
+fn open_ended<'s>(store: &'s FaultyStore, note: &[u8]) -> Option<TestRing<'s>> {
+    let medium = StoreFile { store, name: "log" };
+    Ring::open_ended(medium, (512, SIZE), 512, 99, note).unwrap()
+}
+
+/// Records come and go, the log is ended, and the power goes at any operation of that: it is empty,
+/// and an end marker is there only when it was durable.
+#[test]
+fn a_log_that_was_ended_is_empty_and_goes_on_whether_it_is_read_or_not() {
+    let (mut not_ended, mut moved) = (0, 0);
+    for seed in 0..600_u64 {
+        let store = store(seed);
+        let (mut ring, _) = open(&store).unwrap();
+        let mut known: Vec<u64> = Vec::new();
+        for round in 0..4_u64 {
+            ring.set_unit([512, 4096][(seed + round) as usize % 2]);
+            let note = (seed * 10 + round).to_le_bytes();
+            for i in 0..seed % 9 {
+                known.push(ring.append(&vec![i as u8; (seed * 37 + i * 911) as usize % 2000]).unwrap());
+                ring.sync().unwrap();
+                if i % 2 == 1 {
+                    ring.release(*known.last().unwrap()).unwrap();
+                }
+            }
+            if let Some(last) = known.last() {
+                assert!(seed % 9 % 2 == 0 || !ring.end(&note).unwrap(), "records count");
+                ring.release(*last).unwrap();
+            }
+            // As the next opening may choose it: then its first unit has more than one sector.
+            ring.set_unit([512, 4096][(seed / 2 + round) as usize % 2]);
+            moved += u64::from(ring.live.back().is_some_and(|last| last.at < ring.unit));
+            // Sometimes it comes to its end.
+            store.cut_power_after((seed + round) % 9);
+            let ended = ring.end(&note).is_ok_and(|ended| ended);
+            drop(ring);
+            store.crash();
+            let (read, entries) = open(&store).unwrap();
+            assert!(entries.is_empty(), "seed {seed}: {} records", entries.len());
+            let next = read.next_sequence;
+            assert!(known.last().is_none_or(|last| next > *last));
+            drop(read);
+            let other = open_ended(&store, b"another ");
+            assert!(other.is_none());
+            let found = open_ended(&store, &note);
+            assert!(found.is_some() || !ended, "seed {seed}: it was durable");
+            not_ended += u64::from(found.is_none());
+            ring = match found {
+                Some(found) => {
+                    assert_eq!(found.next_sequence, next, "as if it had been read");
+                    found
+                }
+                None => open(&store).unwrap().0,
+            };
+        }
+        // What follows is found.
+        let last = ring.append(b"after").unwrap();
+        ring.sync().unwrap();
+        drop(ring);
+        let (_, entries) = open(&store).unwrap();
+        assert_eq!(entries.iter().map(|entry| entry.sequence).collect::<Vec<_>>(), [last]);
+    }
+    assert!(not_ended > 200 && moved > 200, "{not_ended} {moved}");
+}
+
+/// The marker that says that the log is empty lies in the unit that the end marker is written to.
+#[test]
+fn an_end_marker_that_is_torn_brings_back_no_record() {
+    let mut torn = 0;
+    for seed in 0..1500 {
+        let store = store(seed);
+        let (mut ring, _) = open(&store).unwrap();
+        let number = ring.append(b"released").unwrap();
+        assert!(ring.release(number).unwrap());
+        ring.set_unit(4096);
+        store.cut_power_after(seed % 6);
+        let _ = ring.end(b"the note").is_ok();
+        store.crash();
+        let (ring, entries) = open(&store).unwrap();
+        assert!(entries.is_empty() && ring.next_sequence > number, "seed {seed}");
+        torn += u64::from(open_ended(&store, b"the note").is_none());
+    }
+    assert!((300..1200).contains(&torn), "{torn}");
+}
