@@ -71,7 +71,8 @@ pub(crate) struct NodeArgs {
     /// flash`). Append `,capacity=SIZE,op=7%,dedup=SCHEME` to create a flash drive. Append
     /// `,pi=16,tags=PATH` (`,pi=16` alone for mem:SIZE) to keep a tag for each block in the file
     /// PATH and to refuse blocks that differ from their tags. metadata=64 (with blocks of 4096
-    /// bytes), pi-place=first and storage-tag=BITS choose the metadata of its visible face
+    /// bytes), pi-place=first and storage-tag=BITS choose the metadata of its visible face;
+    /// atomic=4096 promises that a power cut never tears 4096 bytes of the drive
     #[arg(long, value_name = "DRIVE", required_unless_present = "config")]
     drive: Vec<DriveSource>,
     /// The subsystem's name [default: derived from the machine and the drives]

@@ -87,6 +87,7 @@ pub(crate) struct Places<'s> {
     pub(crate) drive: &'s Path,
     pub(crate) tags: &'s PathBuf,
     metadata: MetadataFormat,
+    atomic: Option<u32>,
 }
 
 pub(crate) fn places(source: &DriveSource) -> Result<Places<'_>, Failure> {
@@ -96,14 +97,18 @@ pub(crate) fn places(source: &DriveSource) -> Result<Places<'_>, Failure> {
             source.backend
         )));
     };
-    let tags = source.tagging.as_ref().and_then(|t| t.place.as_ref().map(|place| (place, t.metadata)));
-    let (tags, metadata) =
-        tags.ok_or_else(|| Failure::new(format!("{}: pi=BITS and tags=PATH are missing", drive.display())))?;
-    Ok(Places { drive, tags, metadata })
+    let missing = || Failure::new(format!("{}: pi=BITS and tags=PATH are missing", drive.display()));
+    let tagging = source.tagging.as_ref().ok_or_else(missing)?;
+    let tags = tagging.place.as_ref().ok_or_else(missing)?;
+    Ok(Places { drive, tags, metadata: tagging.metadata, atomic: tagging.atomic })
 }
 
 pub(crate) fn open(places: &Places<'_>, block: u32) -> Result<TaggedDevice, Failure> {
-    let drive = Arc::new(FileDevice::open(places.drive, OpenMode::ReadWrite, Options::default())?);
+    let drive = FileDevice::open(places.drive, OpenMode::ReadWrite, Options::default())?;
+    let drive = Arc::new(match places.atomic {
+        Some(unit) => drive.with_atomic_unit(unit),
+        None => drive,
+    });
     let serial = serial_of(places.drive);
     let (medium, _) = open_place(places.tags, &*drive, block, places.metadata, &serial)?;
     let tags = places.tags.display();

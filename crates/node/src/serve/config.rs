@@ -214,6 +214,7 @@ struct FileDrive {
     pi_place: Option<String>,
     storage_tag: Option<u32>,
     storage_tag_mask: Option<u64>,
+    atomic: Option<u32>,
     tags: Option<String>,
     block_size: Option<u32>,
     label: Option<String>,
@@ -222,13 +223,14 @@ struct FileDrive {
 impl FileDrive {
     /// The tags that it is to have.
     fn tagging(&self, in_memory: bool) -> Result<Option<Tagging>, TaggingError> {
-        let [pi, metadata, storage_tag] =
-            [self.pi, self.metadata, self.storage_tag].map(|number| number.map(|number| number.to_string()));
+        let [pi, metadata, storage_tag, atomic] = [self.pi, self.metadata, self.storage_tag, self.atomic]
+            .map(|number| number.map(|number| number.to_string()));
         let fields = TagFields {
             pi: pi.as_deref(),
             metadata: metadata.as_deref(),
             place: self.pi_place.as_deref(),
             storage_tag: storage_tag.as_deref(),
+            atomic: atomic.as_deref(),
             tags: self.tags.as_deref(),
         };
         // The fields are the options with another dash.

@@ -50,7 +50,9 @@ pub enum BackendError {
     #[error(transparent)]
     Tags(#[from] TaggingError),
     /// A word after a comma that is no option.
-    #[error("'{0}': not pi=BITS, metadata=BYTES, pi-place=PLACE, storage-tag=BITS or tags=PATH")]
+    #[error(
+        "'{0}': not pi=BITS, metadata=BYTES, pi-place=PLACE, storage-tag=BITS, atomic=BYTES or tags=PATH"
+    )]
     Option(String),
     /// What hosts made unreadable on it is not known.
     #[error(transparent)]
@@ -129,7 +131,8 @@ fn open_flash(spec: &FlashSpec, label: Option<&str>) -> Result<FlashDrive, Flash
 }
 
 /// A backend, and the tags beside it:
-/// `BACKEND[,pi=BITS][,metadata=BYTES][,pi-place=PLACE][,storage-tag=BITS][,tags=PATH]`.
+/// `BACKEND[,pi=BITS][,metadata=BYTES][,pi-place=PLACE][,storage-tag=BITS][,atomic=BYTES]`
+/// `[,tags=PATH]`.
 ///
 /// A comma belongs to the backend's path unless one of these words and `=` follow it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,6 +159,7 @@ impl FromStr for DriveSource {
                 "metadata" => ("metadata", &mut fields.metadata),
                 "pi-place" => ("pi-place", &mut fields.place),
                 "storage-tag" => ("storage-tag", &mut fields.storage_tag),
+                "atomic" => ("atomic", &mut fields.atomic),
                 "tags" => ("tags", &mut fields.tags),
                 _ => return Err(BackendError::Option(option.to_owned())),
             };
@@ -170,7 +174,7 @@ impl FromStr for DriveSource {
 
 impl DriveSource {
     /// The words of the options that concern tags.
-    pub const OPTIONS: [&str; 5] = ["pi", "metadata", "pi-place", "storage-tag", "tags"];
+    pub const OPTIONS: [&str; 6] = ["pi", "metadata", "pi-place", "storage-tag", "atomic", "tags"];
 }
 
 /// A device with its identity.
@@ -259,7 +263,15 @@ impl Drive {
                 let device = FileDevice::open(path, OpenMode::ReadWrite, Options::default())?;
                 let real = path.canonicalize().unwrap_or_else(|_| path.clone());
                 let device = device.named(label.map_or_else(|| last_part(&real), str::to_owned));
+                let device = match tagging.and_then(|tagging| tagging.atomic) {
+                    Some(unit) => device.with_atomic_unit(unit),
+                    None => device,
+                };
                 (beside(Arc::new(device), &real)?, Some(real))
+            }
+            Backend::Flash(_) if tagging.is_some_and(|tagging| tagging.atomic.is_some()) => {
+                let why = "what a flash drive writes all or nothing is known".to_owned();
+                return Err(TaggingError::Field { field: "atomic", why }.into());
             }
             Backend::Flash(spec) => {
                 let device = open_flash(spec, label)?;
@@ -403,7 +415,12 @@ mod tests {
         let tagged = parse("/dev/sdb,pi=16,tags=/t=1").unwrap();
         assert_eq!(tagged.backend, Backend::Path("/dev/sdb".into()));
         let place = Some("/t=1".into());
-        assert_eq!(tagged.tagging, Some(Tagging { metadata: Guard::Crc16.into(), place }));
+        assert_eq!(tagged.tagging, Some(Tagging { metadata: Guard::Crc16.into(), place, atomic: None }));
+        let promised = parse("/dev/sdb,pi=16,tags=/t,atomic=4096").unwrap();
+        assert_eq!(promised.tagging.unwrap().atomic, Some(4096));
+        let known = parse("flash:/f,pi=16,tags=/t,atomic=4096").unwrap();
+        let why = Drive::open_tagged(&known.backend, known.tagging.as_ref(), 4096, "n", 1, None);
+        assert!(why.err().unwrap().to_string().starts_with("atomic: "));
         let flash = parse("flash:/f,capacity=8MiB,op=7%,dedup=live,pi=16,tags=/t").unwrap();
         let spec: FlashSpec = "/f,capacity=8MiB,op=7%,dedup=live".parse().unwrap();
         assert_eq!((flash.backend, flash.tagging.is_some()), (Backend::Flash(spec), true));
@@ -423,6 +440,9 @@ mod tests {
             ("/d,pi=16,tags=/t,size", "'size'"),
             ("/d,metadata=64,tags=/t", "pi: "),
             ("/d,pi=16,metadata=64,metadata=8,tags=/t", "metadata: "),
+            ("/d,pi=16,tags=/t,atomic=4097", "atomic: "),
+            ("/d,pi=16,tags=/t,atomic=512,atomic=512", "atomic: "),
+            ("mem:1MiB,pi=16,atomic=4096", "atomic: "),
             ("mem:x,pi=16", "'x'"),
             ("flash:/f,op=x", "op: "),
             ("flash:,op=7%", "path"),

@@ -17,6 +17,8 @@ pub struct Tagging {
     pub metadata: MetadataFormat,
     /// Where they are; `None` for memory, which only a drive in memory may have.
     pub place: Option<PathBuf>,
+    /// Bytes that the drive writes all or nothing, if the operator promises that: 512 or 4096.
+    pub atomic: Option<u32>,
 }
 
 /// Why a drive cannot have its tags.
@@ -54,6 +56,8 @@ pub struct TagFields<'f> {
     pub place: Option<&'f str>,
     /// `storage-tag`: bits of the storage tag.
     pub storage_tag: Option<&'f str>,
+    /// `atomic`: bytes that the drive writes all or nothing.
+    pub atomic: Option<&'f str>,
     /// `tags`: where they are.
     pub tags: Option<&'f str>,
 }
@@ -108,9 +112,14 @@ impl Tagging {
         let field = |field, why: &str| Err(TaggingError::Field { field, why: why.to_owned() });
         let Some(pi) = fields.pi else {
             return match fields {
-                TagFields { pi: None, metadata: None, place: None, storage_tag: None, tags: None } => {
-                    Ok(None)
-                }
+                TagFields {
+                    pi: None,
+                    metadata: None,
+                    place: None,
+                    storage_tag: None,
+                    atomic: None,
+                    tags: None,
+                } => Ok(None),
                 _ => field("pi", "the size of the guard is missing: 16, 32 or 64 bits"),
             };
         };
@@ -118,11 +127,22 @@ impl Tagging {
             return Err(TaggingError::Field { field: "pi", why: format!("'{pi}' is not 16, 32 or 64") });
         };
         let metadata = fields.metadata(guard)?;
+        let atomic = match fields.atomic {
+            Some(_) if in_memory => {
+                return field("atomic", "a power cut leaves nothing of a drive in memory");
+            }
+            None => None,
+            Some("512") => Some(512),
+            Some("4096") => Some(4096),
+            Some(other) => {
+                return field("atomic", &format!("'{other}' is not 512 or 4096"));
+            }
+        };
         match (fields.tags, in_memory) {
             (Some(_), true) => field("tags", "the tags of a drive in memory are in memory too"),
             (None, false) => field("tags", "the path of the tag file is missing"),
             (Some(""), false) => field("tags", "the path of the tag file is empty"),
-            (place, _) => Ok(Some(Self { metadata, place: place.map(PathBuf::from) })),
+            (place, _) => Ok(Some(Self { metadata, place: place.map(PathBuf::from), atomic })),
         }
     }
 
@@ -189,24 +209,44 @@ fn report(device: &TaggedDevice, made: bool, place: &Path) {
 mod tests {
     use super::*;
 
+    fn parse_atomic(atomic: &str, in_memory: bool) -> Result<Option<u32>, String> {
+        let tags = (!in_memory).then_some("/t");
+        let fields = TagFields { pi: Some("16"), tags, atomic: Some(atomic), ..TagFields::default() };
+        let tagging = Tagging::parse(&fields, in_memory).map_err(|error| error.to_string())?;
+        Ok(tagging.and_then(|tagging| tagging.atomic))
+    }
+
+    #[test]
+    fn an_atomic_unit_is_one_of_two_and_needs_a_drive_that_outlives_the_power() {
+        assert_eq!(
+            (parse_atomic("512", false), parse_atomic("4096", false)),
+            (Ok(Some(512)), Ok(Some(4096)))
+        );
+        for (text, in_memory) in [("4096", true), ("1024", false), ("0512", false), ("", false)] {
+            assert!(parse_atomic(text, in_memory).unwrap_err().starts_with("atomic: "), "{text}");
+        }
+        let alone = TagFields { atomic: Some("512"), ..TagFields::default() };
+        assert!(Tagging::parse(&alone, false).unwrap_err().to_string().starts_with("pi: "));
+    }
+
     fn parse(words: [&str; 5], in_memory: bool) -> Result<Option<Tagging>, String> {
         let [pi, metadata, place, storage_tag, tags] = words.map(|word| (word != "-").then_some(word));
-        let fields = TagFields { pi, metadata, place, storage_tag, tags };
+        let fields = TagFields { pi, metadata, place, storage_tag, atomic: None, tags };
         Tagging::parse(&fields, in_memory).map_err(|error| error.to_string())
     }
 
     #[test]
     fn fields_that_do_not_go_together_are_refused_by_name() {
         assert_eq!(parse(["-"; 5], false), Ok(None));
-        let tags = Tagging { metadata: Guard::Crc64.into(), place: Some("/t".into()) };
+        let tags = Tagging { metadata: Guard::Crc64.into(), place: Some("/t".into()), atomic: None };
         assert_eq!(parse(["64", "-", "-", "-", "/t"], false), Ok(Some(tags)));
-        let memory = Tagging { metadata: Guard::Crc16.into(), place: None };
+        let memory = Tagging { metadata: Guard::Crc16.into(), place: None, atomic: None };
         assert_eq!(parse(["16", "-", "-", "-", "-"], true), Ok(Some(memory.clone())));
         // What is the case anyway can be said.
         assert_eq!(parse(["16", "8", "-", "0", "-"], true), Ok(Some(memory)));
         let tuple = MetadataFormat::tuple(Guard::Crc32c);
         let metadata = tuple.with_bytes(64, Place::First).and_then(|all| all.with_storage_bits(40)).unwrap();
-        let large = Tagging { metadata, place: Some("/t".into()) };
+        let large = Tagging { metadata, place: Some("/t".into()), atomic: None };
         assert_eq!(parse(["32", "64", "first", "40", "/t"], false), Ok(Some(large)));
         for (words, in_memory, field) in [
             (["-", "-", "-", "-", "/t"], false, "pi: "),

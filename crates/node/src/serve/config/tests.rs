@@ -49,6 +49,11 @@ fn tags_beside_drives_are_read() {
     let why = drive("backend = '/dev/sdb'\npi = 33\ntags = '/t'\n").unwrap_err();
     assert_eq!(why, "drive 1: pi: '33' is not 16, 32 or 64");
     assert!(drive("backend = '/dev/sdb'\npi = 16\n").unwrap_err().starts_with("drive 1: tags: "));
+    let promised = "backend = '/dev/sdb'\npi = 16\ntags = '/t'\natomic = ";
+    let unit =
+        |text: &str| drive(&format!("{promised}{text}\n")).map(|config| config.drives[0].tagging.clone());
+    assert_eq!(unit("4096").unwrap().unwrap().atomic, Some(4096));
+    assert!(unit("8192").unwrap_err().starts_with("drive 1: atomic: "));
 }
 
 #[test]
