@@ -64,7 +64,8 @@ impl Search<'_> {
             let is_it = |name: &str| name.strip_prefix(what).is_some_and(|rest| rest.parse::<u32>().is_ok());
             names.iter().any(|name| is_it(name))
         };
-        let sector = number(disk.join("queue/physical_block_size")).filter(|bytes| bytes.is_power_of_two())?;
+        let sector =
+            number(disk.join("queue/physical_block_size")).filter(|bytes| bytes.is_power_of_two())?;
         let begin = if is_partition { number(place.join("start"))?.checked_mul(512)? } else { 0 };
         let begins_on_one = begin.is_multiple_of(sector) && number(disk.join("alignment_offset"))? == 0;
         let is_known = below("host") && !below("virtio") && begins_on_one;

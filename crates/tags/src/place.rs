@@ -22,6 +22,14 @@ const PIECE: usize = 1 << 20;
 const GRAIN: u64 = 4096;
 /// Bytes of a new log: room for some thousand writes.
 const LOG_BYTES: u64 = 8 << 20;
+/// The most bytes of a new log that carries data: room for 64 of the longest records.
+const MOST_LOG: u64 = 64 << 20;
+
+/// Sizes for a new tag file, with a log of the usual length.
+fn new_geometry(size: u64, block: u32, unit: u32, metadata: MetadataFormat) -> Result<Geometry, PlaceError> {
+    let log = if unit < block { (size / 8 / GRAIN * GRAIN).clamp(LOG_BYTES, MOST_LOG) } else { LOG_BYTES };
+    Ok(Geometry::new(size, block, unit, metadata, log)?)
+}
 
 /// Why there is no tag file at a place.
 #[derive(Debug, Error)]
@@ -92,12 +100,15 @@ pub fn open_place(
     let wanted = metadata.into();
     let name = || path.display().to_string();
     let unit = drive.atomic_unit();
-    let geometry = Geometry::new(drive.size_bytes(), block, unit, wanted, LOG_BYTES)?;
+    let mut geometry = new_geometry(drive.size_bytes(), block, unit, wanted)?;
     let tags = |source| PlaceError::Tags { path: name(), source };
     let mut made = make_file(path, geometry, serial).map_err(tags)?;
     let options = Options::default();
     let device = Arc::new(FileDevice::open(path, OpenMode::ReadWrite, options)?);
     let mut medium = medium_on(&device);
+    if device.size_bytes() < geometry.file_bytes() {
+        geometry = Geometry::new(drive.size_bytes(), block, unit, wanted, LOG_BYTES)?;
+    }
     if is_blank_device(path, &device, &geometry).map_err(|error| tags(error.into()))? {
         TagFile::create(&medium, geometry, identity(), serial).map_err(tags)?;
         made = true;
@@ -261,6 +272,18 @@ pub fn serial_of(path: &Path) -> String {
 mod tests {
     use super::*;
     use pumice_protect::guard::Guard;
+
+    #[test]
+    fn a_log_that_carries_data_is_an_eighth_of_the_drive_within_bounds() {
+        let log = |size, block, unit| {
+            new_geometry(size, block, unit, MetadataFormat::tuple(Guard::Crc16)).unwrap().log_bytes()
+        };
+        let sizes = [1 << 20, 64 << 20, (80 << 20) + 4096, 512 << 20, 1 << 40];
+        let expected = [8 << 20, 8 << 20, 10 << 20, 64 << 20, 64 << 20];
+        assert_eq!(sizes.map(|size| log(size, 4096, 512)), expected);
+        assert_eq!(sizes.map(|size| log(size, 4096, 4096)), [8 << 20; 5]);
+        assert_eq!(sizes.map(|size| log(size, 512, 512)), [8 << 20; 5]);
+    }
 
     #[test]
     fn a_device_that_holds_something_is_not_taken_for_a_blank_one() {

@@ -154,6 +154,24 @@ fn a_tag_file_of_an_odd_length_is_lengthened_once_it_is_taken() {
 }
 
 #[test]
+fn a_new_log_that_carries_data_is_large_and_an_old_one_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, size) = (folder.path().join("tags"), 80 << 20);
+    let drive: Arc<dyn BlockDevice> = Arc::new(FaultyDevice::new("d", vec![0x11; size], 1));
+    let old = Geometry::new(size as u64, 4096, 512, Guard::Crc16, 8 << 20).unwrap();
+    std::fs::write(&path, vec![0; old.file_bytes().next_multiple_of(4096) as usize]).unwrap();
+    TagFile::create(&medium(&path), old, 77, "").unwrap();
+    for log in [8 << 20, 10 << 20] {
+        let (medium, _) = open_place(&path, &*drive, 4096, Guard::Crc16, "").unwrap();
+        let device = TaggedDevice::open(drive.clone(), medium, "").unwrap();
+        assert_eq!(device.header().geometry.log_bytes(), log);
+        device.write_at(0, &[2; 1 << 20]).unwrap();
+        drop(device);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
 fn a_tag_file_is_there_whole_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tags");

@@ -17,7 +17,11 @@ pub(super) struct Examined {
 }
 
 /// Finds every reason to refuse a tag file, and writes nothing.
-pub(super) fn examine(medium: &SharedMedium, drive: &dyn BlockDevice, serial: &str) -> Result<Examined, TagError> {
+pub(super) fn examine(
+    medium: &SharedMedium,
+    drive: &dyn BlockDevice,
+    serial: &str,
+) -> Result<Examined, TagError> {
     let header = TagFile::peek(medium)?;
     check_drive(&header, drive, serial)?;
     let geometry = header.geometry;
