@@ -134,10 +134,14 @@ impl Superblocks {
         self.places.iter().for_each(|(_, _, memory)| locked(memory).sweep(&stands));
     }
 
-    /// What is remembered: the controller that wrote last, the array, and the event count of its
-    /// clean superblock where there is one.
-    pub(crate) fn remembered(&self) -> Vec<(u16, [u8; 16], Option<u64>)> {
-        self.places.iter().filter_map(|(_, _, memory)| locked(memory).last()).collect()
+    /// What is remembered: the byte at which the superblock begins, the controller that wrote it
+    /// last, the array, and the event count of its clean superblock where there is one.
+    pub(crate) fn remembered(&self) -> Vec<(u64, u16, [u8; 16], Option<u64>)> {
+        let of = |(_, start, memory): &(Metadata, u64, Mutex<Memory<u16>>)| {
+            let (writer, array, clean) = locked(memory).last()?;
+            Some((*start, writer, array, clean))
+        };
+        self.places.iter().filter_map(of).collect()
     }
 }
 
@@ -203,8 +207,9 @@ mod tests {
             }
             let seen = drive.remembered();
             assert_eq!(seen.len(), 1, "{metadata}");
-            assert_eq!((seen[0].0, seen[0].1, seen[0].2.is_some()), (7, ARRAY, true), "{metadata}");
             let place = metadata.super_offset(size).unwrap();
+            let (offset, writer, array, clean) = seen[0];
+            assert_eq!((offset, writer, array, clean.is_some()), (place, 7, ARRAY, true), "{metadata}");
             drive.written(8, place + 8192 * u64::from(place < size / 2), &[1; 512]);
             assert_eq!(drive.remembered().len(), usize::from(place < size / 2), "{metadata}");
             drive.lost(8, &(place + 100..place + 101));

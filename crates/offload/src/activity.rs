@@ -78,6 +78,10 @@ impl Hosts {
 pub struct SuperblockSeen {
     /// The drive.
     pub drive: DriveId,
+    /// The byte of the drive at which the superblock begins; `None` if the node does not tell, as
+    /// an older one. What is there may be a user's data, unless it is the place that the array
+    /// itself uses.
+    pub offset: Option<u64>,
     /// The array that the superblock names, its UUID as stored.
     pub array: [u8; 16],
     /// The association that wrote it last still exists, and has written a clean superblock,

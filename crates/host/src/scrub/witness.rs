@@ -22,10 +22,17 @@ pub(crate) fn hosts_now(target: &Target, zero: Instant) -> Result<HostsSeen, Hos
     for node in target.nodes() {
         let hosts = node.hosts()?;
         let seen = node.superblocks()?;
-        let drives = target.members().filter(|(_, m)| Arc::ptr_eq(&m.node, node));
-        for (_, member) in drives {
+        let drives = node.describe()?.drives;
+        for (_, member) in target.members().filter(|(_, m)| Arc::ptr_eq(&m.node, node)) {
+            let size = size_of(&member.node_name, &drives, member.drive)?;
+            let own = target.array().superblock_span(size).map(|span| span.start);
+            // What stands at the place of another version is a user's data, whatever it says.
             let of_member = |seen: &SuperblockSeen| {
-                seen.drive == member.drive && seen.array == target.array().uuid().0 && seen.clean
+                seen.drive == member.drive
+                    && own.is_some()
+                    && seen.offset == own
+                    && seen.array == target.array().uuid().0
+                    && seen.clean
             };
             saw_clean &= seen.iter().flatten().any(of_member);
         }

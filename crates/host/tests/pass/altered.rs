@@ -18,8 +18,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// What a node says if it serves hosts that write nothing.
 pub(crate) struct Served {
     pub(crate) hosts: Vec<AssociatedHost>,
-    /// It saw a clean superblock on each of its first six drives.
-    pub(crate) saw_clean: bool,
+    /// It saw a clean superblock at this byte of each of its first six drives.
+    pub(crate) saw_clean: Option<Seen>,
+}
+
+/// Where a node saw a superblock, if it says so.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Seen {
+    At(u64),
+    Somewhere,
 }
 
 pub(crate) struct Altered {
@@ -61,9 +68,17 @@ impl DataNode for Altered {
         Ok(hosts.map(|hosts| Hosts { epoch: 7, changes: 4, hosts }))
     }
     fn superblocks(&self) -> Result<Option<Vec<SuperblockSeen>>, NodeError> {
-        let seen = |drive| SuperblockSeen { drive: DriveId(drive), array: UUID.0, clean: true, events: 1 };
-        let all = |served: &Served| if served.saw_clean { (1..7).map(seen).collect() } else { Vec::new() };
-        Ok(self.served.as_ref().map(all))
+        let Some(served) = &self.served else { return Ok(None) };
+        let offset = match served.saw_clean {
+            None => return Ok(Some(Vec::new())),
+            Some(Seen::At(offset)) => Some(offset),
+            Some(Seen::Somewhere) => None,
+        };
+        let seen = |drive| {
+            let drive = DriveId(drive);
+            SuperblockSeen { drive, offset, array: UUID.0, clean: true, events: 1 }
+        };
+        Ok(Some((1..7).map(seen).collect()))
     }
     fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError> {
         let mut result = self.local.parity(command)?;

@@ -305,8 +305,9 @@ impl Offload {
         let page = drives.skip(first).take(wire::SUPERBLOCKS_PAGE);
         let of = |(number, drive): (u32, &Superblocks)| {
             let stands = |cntlid| subsystem.with(|s| s.stands(cntlid));
-            let seen = |(writer, array, clean): (u16, [u8; 16], Option<u64>)| SuperblockSeen {
+            let seen = |(offset, writer, array, clean): (u64, u16, [u8; 16], Option<u64>)| SuperblockSeen {
                 drive: DriveId(number),
+                offset: Some(offset),
                 array,
                 clean: clean.is_some() && stands(writer),
                 events: clean.unwrap_or(0),

@@ -65,8 +65,10 @@ fn a_clean_superblock_counts_while_the_association_that_wrote_it_stands() {
     let owner = connect(&server, host(&server, 1), 8);
     let (controller, mut queue) = owner;
     assert_eq!(seen(&mut scrub), []);
-    let said =
-        |clean, events| SuperblockSeen { drive: pumice_offload::DriveId(1), array: ARRAY.0, clean, events };
+    let said = |clean, events| {
+        let (drive, offset) = (pumice_offload::DriveId(1), Some(4096));
+        SuperblockSeen { drive, offset, array: ARRAY.0, clean, events }
+    };
     write(&mut queue, &superblock(10, false));
     assert_eq!(seen(&mut scrub), [said(false, 0)], "active from the first");
     write(&mut queue, &superblock(11, true));
