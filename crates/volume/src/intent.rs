@@ -30,14 +30,16 @@ pub(crate) struct Intent {
     changed: BTreeSet<u64>,
     /// Regions whose bits are durable when the write under way is done.
     writing: Option<Vec<u64>>,
+    /// The header as it was before an update that has not ended.
+    before: Option<[u8; HEADER_BYTES]>,
 }
 
 impl Intent {
     /// Goes on with the bits that were found. Bits behind the last of `count` regions have no
     /// meaning.
     pub(crate) fn new(bytes: Vec<u8>, region_bytes: u64, count: u64) -> Self {
-        let mut intent =
-            Self { bytes, region_bytes, regions: BTreeMap::new(), changed: BTreeSet::new(), writing: None };
+        let (regions, changed) = (BTreeMap::new(), BTreeSet::new());
+        let mut intent = Self { bytes, region_bytes, regions, changed, writing: None, before: None };
         for region in (0..count).filter(|region| intent.bit(*region)).collect::<Vec<_>>() {
             intent.regions.insert(region, Region { durable: true, ..Region::default() });
         }
@@ -163,14 +165,29 @@ impl Intent {
     }
 
     /// The header's sector with these counts. They make the bits count, so it is written when all
-    /// bits are durable.
+    /// bits are durable. They hold when the update has ended: [`settle`](Self::settle) or
+    /// [`give_up`](Self::give_up) follows.
     pub(crate) fn header(&mut self, events: u64, events_cleared: Option<u64>) -> Vec<u8> {
+        self.before.get_or_insert_with(|| std::array::from_fn(|i| self.bytes[i]));
         self.bytes[24..32].copy_from_slice(&events.to_le_bytes());
         self.bytes[48] &= !bitmap::OVERRIDES;
         if let Some(cleared) = events_cleared {
             self.bytes[32..40].copy_from_slice(&cleared.to_le_bytes());
         }
         self.bytes[..SECTOR as usize].to_vec()
+    }
+
+    /// The update that the header was written for has ended.
+    pub(crate) fn settle(&mut self) {
+        self.before = None;
+    }
+
+    /// The update that the header was written for is given up, and its counts with it: they are not
+    /// on all members. No bit was cleared that only they allow.
+    pub(crate) fn give_up(&mut self) {
+        if let Some(before) = self.before.take() {
+            self.bytes[..HEADER_BYTES].copy_from_slice(&before);
+        }
     }
 
     /// Everything, for a member that is new.
@@ -228,6 +245,24 @@ mod tests {
         intent.tick(7);
         assert!(!intent.bit(0) && write(&mut intent) && !write(&mut intent));
         assert!(!intent.durable(&(0..4096)));
+    }
+
+    #[test]
+    fn counts_of_an_update_that_is_given_up_are_given_up_with_it() {
+        let mut intent = intent();
+        intent.header(7, Some(7));
+        intent.settle();
+        intent.give_up();
+        assert_eq!(intent.cleared(), 7, "it has ended");
+        intent.header(8, Some(8));
+        // Of another member.
+        let sector = intent.header(8, Some(8));
+        assert_eq!((sector[24], sector[32]), (8, 8));
+        intent.enter(&(0..4096));
+        intent.give_up();
+        assert_eq!(intent.cleared(), 7);
+        let (at, sector) = &intent.begin_write().unwrap()[0];
+        assert_eq!((*at, sector[24], sector[32], sector[256]), (0, 7, 7, 1), "bits stay");
     }
 
     #[test]

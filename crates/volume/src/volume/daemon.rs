@@ -26,6 +26,24 @@ impl Volume {
         }
     }
 
+    /// Superblocks with the counts of the bitmap's header are on all members.
+    pub(super) fn settle_bitmap(&mut self) {
+        if let Some(intent) = &mut self.intent {
+            intent.settle();
+        }
+    }
+
+    /// An update is given up, and the counts of the bitmap's header with it. `writing`: it was
+    /// being written.
+    pub(super) fn give_up_bitmap(&mut self, writing: bool) {
+        if let Some(intent) = &mut self.intent {
+            if writing {
+                intent.written();
+            }
+            intent.give_up();
+        }
+    }
+
     pub(super) fn pump_intent(&mut self) {
         let late = !self.keeps(Rule::BitsFirst) && !self.ops.is_empty();
         if !self.failing.is_empty() || late {

@@ -143,9 +143,7 @@ impl Volume {
     /// A member failed in the middle: what was wanted is wanted still.
     fn give_up(&mut self) {
         let Some(running) = self.running.take() else { return };
-        if let (Some(Step::Bitmap), Some(intent)) = (running.step, &mut self.intent) {
-            intent.written();
-        }
+        self.give_up_bitmap(running.step == Some(Step::Bitmap));
         if running.unused_count {
             // Or members whose superblocks are not written yet when the power goes would be two
             // counts behind the others, and nobody's members any more.
@@ -330,9 +328,13 @@ impl Volume {
                     self.members.iter_mut().for_each(|member| member.space.release(running.horizon));
                 }
             }
-            Some(Step::Superblocks) if running.finishing => running.finishing = false,
+            Some(Step::Superblocks) if running.finishing => {
+                running.finishing = false;
+                self.settle_bitmap();
+            }
             Some(Step::Superblocks) => {
                 self.log_begins = false;
+                self.settle_bitmap();
                 for member in self.members.iter_mut().filter(|member| member.here()) {
                     member.fresh = false;
                 }

@@ -88,6 +88,46 @@ fn a_member_that_comes_back_is_restored_where_it_has_missed_writes_and_only_ther
     assert!(found.is_some(), "the rule is not needed?");
 }
 
+/// It fails while the bitmap's header is written with the count of an update, which is given up for
+/// it: its events_cleared as well.
+#[test]
+fn a_member_that_fails_while_an_update_is_written_comes_back_as_it_is() {
+    let (level, layout) = (Level::Raid5, Some(Layout::LeftSymmetric));
+    for seed in 0..40 {
+        let near = seed % 2 == 1;
+        let setup = Setup { level, layout, disks: 4, chunk: 16384, stripes: 12, log: seed % 4 < 2, near };
+        let mut world = World::new(seed, &setup);
+        world.start().unwrap();
+        let write = |world: &mut World, at: u64| {
+            world.submit(Request::Write { offset: at * 4096, len: 4096, fua: false });
+        };
+        // The first write makes the superblocks dirty; after it, quiet periods make them clean.
+        write(&mut world, seed);
+        if seed % 3 > 0 {
+            world.settle();
+            world.submit(Request::Flush);
+            world.settle();
+            (0..3).for_each(|_| world.tick());
+        }
+        assert!(world.run_to_bitmap_header().is_some(), "seed {seed}");
+        let steps = world.random.next(3);
+        (0..steps).for_each(|_| _ = world.execute_one(|command| command.role() != Some(AWAY)));
+        world.disks[AWAY.index()].up = false;
+        write(&mut world, seed + 9);
+        world.submit(Request::Flush);
+        world.settle();
+        assert_eq!(world.missing(), [AWAY], "seed {seed}");
+        let superblock = world.superblock(AWAY);
+        let role = world.volume.as_ref().and_then(|volume| volume.former_role(&superblock));
+        assert_eq!(role, Some(AWAY), "seed {seed}");
+        world.rejoin(AWAY);
+        world.settle();
+        assert_eq!((world.missing(), world.torn_rows()), (Vec::new(), Vec::new()), "seed {seed}");
+        world.disks[0].lost = true;
+        world.verify();
+    }
+}
+
 /// Its role was another device's meanwhile, and bits were cleared then: nothing on it counts.
 #[test]
 fn a_device_that_was_away_while_bits_were_cleared_is_restored_as_a_whole() {

@@ -267,6 +267,11 @@ impl World {
         self.outstanding.iter().find_map(copy)
     }
 
+    /// The superblock that lies on a member.
+    pub(crate) fn superblock(&self, role: Role) -> V1 {
+        V1::decode(&self.disks[role.index()].now[SUPERBLOCK as usize..], Metadata::V1_2).unwrap()
+    }
+
     /// Gives all superblocks this event count.
     pub(crate) fn set_events(&mut self, events: u64) {
         for disk in &mut self.disks {
