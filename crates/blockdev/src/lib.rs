@@ -43,7 +43,7 @@ pub use judgement::{Faulty, Judgement, TagFault};
 pub use limited::LimitedDevice;
 pub use marked::{MAX_MARKS, MarkedDevice, MarksError};
 pub use medium::DeviceMedium;
-pub use memory::{MemoryDevice, zeroed_memory};
+pub use memory::{MemoryDevice, NoMemory, check_memory, memory_available, zeroed_memory};
 pub use system::{
     ask_silent_peer, give_memory_back, prefetch, prefetch_far, raise_descriptor_limit, step_back,
 };

@@ -30,6 +30,20 @@ impl MemoryDevice {
         Self::with_content(name, zeroed_memory(usize::try_from(size).expect("it fits memory")))
     }
 
+    /// The same, for a size that comes from outside.
+    ///
+    /// # Errors
+    /// If this machine does not have that much memory.
+    pub fn try_new(name: &str, size: u64) -> Result<Self, NoMemory> {
+        check_memory(size)?;
+        let no_memory = || NoMemory { needed: size, available: 0 };
+        let size = usize::try_from(size).map_err(|_| no_memory())?;
+        let mut content = Vec::new();
+        // A limit of the process may be lower than what the machine has.
+        content.try_reserve_exact(size).map_err(|_| no_memory())?;
+        Ok(Self::with_content(name, zeros_in(content, size)))
+    }
+
     /// A device that holds `content`.
     #[must_use]
     pub fn with_content(name: &str, content: Vec<u8>) -> Self {
@@ -37,10 +51,43 @@ impl MemoryDevice {
     }
 }
 
+/// This machine does not have as much memory as is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{needed} bytes of memory are needed, and {available} are available")]
+pub struct NoMemory {
+    /// Bytes that are needed.
+    pub needed: u64,
+    /// Bytes that the system can give; 0 if only the process may have no more.
+    pub available: u64,
+}
+
+/// Bytes of memory that the system can give without swapping, as it estimates; `None` if it does
+/// not tell.
+#[must_use]
+pub fn memory_available() -> Option<u64> {
+    let all = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = all.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Checks that the system can give so many bytes. An allocation of more would end the process: at
+/// once, or when its pages are first written.
+///
+/// # Errors
+/// If it cannot.
+pub fn check_memory(needed: u64) -> Result<(), NoMemory> {
+    let available = memory_available().unwrap_or(u64::MAX).min(isize::MAX as u64);
+    if needed > available { Err(NoMemory { needed, available }) } else { Ok(()) }
+}
+
 /// Zeroed memory of `size` bytes, which the system gives now, in large pages where it can.
 #[must_use]
 pub fn zeroed_memory(size: usize) -> Vec<u8> {
-    let mut content = Vec::with_capacity(size);
+    zeros_in(Vec::with_capacity(size), size)
+}
+
+/// Makes `size` zeros of memory that is empty and has the room.
+fn zeros_in(mut content: Vec<u8>, size: usize) -> Vec<u8> {
     prefer_large_pages(content.spare_capacity_mut());
     content.resize(size, 0);
     content
@@ -128,5 +175,19 @@ impl BlockDevice for MemoryDevice {
 
     fn flush(&self) -> Result<(), IoError> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_that_no_machine_has_is_an_error_and_no_panic() {
+        for size in [99_999 << 40, isize::MAX as u64, u64::MAX] {
+            let error = MemoryDevice::try_new("m", size).err().unwrap();
+            assert!(error.needed == size && error.available < size, "{error}");
+        }
+        assert_eq!(MemoryDevice::try_new("m", 1 << 20).unwrap().size_bytes(), 1 << 20);
     }
 }

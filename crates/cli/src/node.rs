@@ -9,7 +9,7 @@ use pumice_blockdev::raise_descriptor_limit;
 use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
 use pumice_node::serve::{
-    Drive, DriveConfig, DriveSource, HostFaces, NodeConfig, Peer, Server, Service, busy_poll, listen_address,
+    BackendError, Drive, DriveConfig, DriveSource, HostFaces, NodeConfig, Peer, Server, Service, busy_poll, listen_address,
     metrics_address,
 };
 use pumice_nvme::controller::Limits;
@@ -115,6 +115,17 @@ pub(crate) struct NodeArgs {
 }
 
 impl NodeArgs {
+    /// Why drive `index`, from 0, cannot be served. A size has no path that would name the drive.
+    fn refused(&self, index: usize, error: BackendError) -> Failure {
+        match (&error, &self.config) {
+            (BackendError::Size { .. }, Some(path)) => {
+                Failure::new(format!("{}: drive {}: backend: {error}", path.display(), index + 1))
+            }
+            (BackendError::Size { .. }, None) => Failure::new(format!("--drive {error}")),
+            _ => error.into(),
+        }
+    }
+
     fn config(&self) -> Result<NodeConfig, Failure> {
         if let Some(path) = &self.config {
             return Ok(NodeConfig::read(path)?);
@@ -161,7 +172,8 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         let (label, tagging) = (config.label(i), drive.tagging.as_ref());
         let (pi_type, mask) = (drive.pi_type, drive.storage_tag_mask);
         let drive =
-            Drive::open_tagged(&drive.backend, tagging, block_size, nqn.as_str(), i + 1, Some(&label))?
+            Drive::open_tagged(&drive.backend, tagging, block_size, nqn.as_str(), i + 1, Some(&label))
+                .map_err(|error| args.refused(i, error))?
                 .with_type(pi_type)
                 .with_storage_mask(mask);
         let drive = match &state {

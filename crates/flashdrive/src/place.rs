@@ -8,7 +8,7 @@ use crate::nand::FileNand;
 use crate::page::Page;
 use crate::spec::{FlashSpec, USUAL_OP, format_op};
 use crate::superblock::{Superblock, SuperblockError};
-use pumice_blockdev::{BlockDevice, DeviceMedium, FileDevice, MemoryDevice, OpenMode, Options};
+use pumice_blockdev::{BlockDevice, DeviceMedium, FileDevice, MemoryDevice, OpenMode, Options, check_memory};
 use pumice_flash::BlockId;
 use pumice_ftl::{Coded, Fingerprint, Ftl, NandJournal, Scheme};
 use pumice_units::format_binary;
@@ -83,14 +83,16 @@ fn laid_out(spec: &FlashSpec, capacity: Option<u64>, op: u32) -> Result<Superblo
 /// Makes a drive in memory, which lives as long as it is open. The path of `spec` only names it.
 ///
 /// # Errors
-/// If it has no capacity, or cannot be laid out.
-///
-/// # Panics
-/// If its bytes do not fit the address space.
+/// If it has no capacity, cannot be laid out, or this machine does not have that much memory.
 pub fn in_memory(spec: &FlashSpec) -> Result<FlashDrive, FlashError> {
     let superblock = laid_out(spec, spec.capacity, spec.op.unwrap_or(USUAL_OP))?;
     let name = spec.path.display().to_string();
-    let device = Arc::new(MemoryDevice::new(&name, superblock.layout.file_bytes()));
+    let bytes = superblock.layout.file_bytes();
+    // The tables of the translation layer come on top.
+    let device = check_memory(bytes.saturating_add(superblock.memory_bytes()))
+        .and_then(|()| MemoryDevice::try_new(&name, bytes))
+        .map_err(|error| FlashError::Field { field: "capacity", why: error.to_string() })?;
+    let device = Arc::new(device);
     write_drive(Arc::clone(&device) as _, &superblock, Room::All)?;
     FlashDrive::open(device, &superblock, superblock.scheme, &name)
         .map_err(|source| FlashError::Ftl { path: name, source })

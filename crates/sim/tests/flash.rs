@@ -15,6 +15,7 @@ fn settings(source: Source, schemes: &[Scheme]) -> Study {
         victim: VictimPolicy::Greedy,
         drive_pages: None,
         memory: 1 << 30,
+        available: None,
         seeds: 1,
         reserve: 1,
         open_blocks_wait: false,

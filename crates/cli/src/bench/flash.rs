@@ -7,7 +7,7 @@ use clap::Args;
 use pumice_blockdev::{BlockDevice, FileDevice, IoError, MemoryDevice, OpenMode, Options};
 use pumice_buffer::AlignedBuffer;
 use pumice_flash::Random;
-use pumice_flashdrive::{FlashDrive, FlashSpec};
+use pumice_flashdrive::{FlashDrive, FlashSpec, Layout};
 use pumice_ftl::{Fingerprint, Scheme};
 use pumice_units::parse_size;
 use serde::Serialize;
@@ -152,6 +152,9 @@ pub(crate) fn run(args: &FlashArgs) -> Result<ExitCode, Failure> {
         let why = "it must be a multiple of 256 KiB, and at least 64 MiB";
         return Err(Failure::new(format!("--capacity is {}: {why}", args.capacity)));
     }
+    // Before anything is made: so large a drive has no file, and no sums that fit 64 bits.
+    Layout::of_drive(args.capacity, args.op * 100)
+        .map_err(|_| Failure::new(format!("--capacity is {}: it is too large for a drive", args.capacity)))?;
     let span = if args.full { args.capacity } else { args.capacity / 2 };
     let drives = drives(args)?;
     let (plain, flash) = (&*drives.plain, &drives.flash);
@@ -211,7 +214,8 @@ fn drives(args: &FlashArgs) -> Result<Drives, Failure> {
         dedup: Some(args.dedup),
     };
     let Some(folder) = args.folder.as_deref() else {
-        let plain = Box::new(MemoryDevice::new("plain", args.capacity));
+        let plain = MemoryDevice::try_new("plain", args.capacity);
+        let plain = Box::new(plain.map_err(|error| Failure::new(format!("--capacity: {error}")))?);
         let flash = pumice_flashdrive::in_memory(&spec("flash".into()))?;
         return Ok(Drives { plain, flash, _files: None });
     };

@@ -9,7 +9,7 @@ use crate::remote::connect;
 use crate::text::{print, print_json};
 use clap::{Args, ValueEnum};
 use human::human;
-use pumice_blockdev::{BlockDevice, LimitedDevice, MemoryDevice};
+use pumice_blockdev::{BlockDevice, LimitedDevice, MemoryDevice, check_memory};
 use pumice_buffer::SharedBuffer;
 use pumice_executor::{
     Consistency, CreateSpec, MemberDrive, OpenOptions, ServedVolume, Status, VolumeDevice, create, open,
@@ -295,6 +295,10 @@ pub(crate) fn run(args: &VolumeArgs) -> Result<ExitCode, Failure> {
             args.drive
         )));
     }
+    // Each node has a spare drive. All are on this machine.
+    let drives = u64::from(args.data + args.parity + args.nodes.max(1));
+    check_memory(drives.saturating_mul(args.drive))
+        .map_err(|error| Failure::new(format!("--drive, of {drives} drives: {error}")))?;
     let world = World::new(args)?;
     let stripe = world.volume.facts().geometry.stripe_bytes();
     let write =

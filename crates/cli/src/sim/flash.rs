@@ -4,6 +4,7 @@ use super::shared::{ShowArgs, file_name};
 use crate::failure::Failure;
 use crate::text::table;
 use clap::Args;
+use pumice_blockdev::memory_available;
 use pumice_ftl::{Content, Fingerprint, HashTimes, Scheme, VictimPolicy};
 use pumice_sim::flash::{Fdp, Load, Report, Row, Settings, Source, Study, study};
 use pumice_sim::plot::{Column, Marks, Panel, Rows, grouped};
@@ -146,6 +147,7 @@ pub(crate) fn run(args: &FlashArgs) -> Result<ExitCode, Failure> {
         victim: args.victim,
         drive_pages: args.drive_pages,
         memory: args.memory,
+        available: memory_available(),
         seeds: args.seeds,
         reserve: args.reserve,
         open_blocks_wait: args.open_blocks == OpenBlocks::Wait,

@@ -11,6 +11,8 @@ use std::process::ExitCode;
 
 /// Drives of an array: as many as md has.
 const MOST: u64 = 1_920;
+/// Bytes of a drive: more than any has.
+const LARGEST: u64 = 1_000_000_000_000_000_000;
 /// Bytes a second: more than any line has.
 const FASTEST: u64 = 1_000_000_000_000_000;
 
@@ -27,7 +29,7 @@ pub(crate) struct OffloadArgs {
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(0..=MOST))]
     drives_per_node: u64,
     /// Bytes of a drive
-    #[arg(long, value_parser = parse_size)]
+    #[arg(long, value_parser = drive)]
     drive: Option<u64>,
     /// Bytes of a stripe on one drive
     #[arg(long, value_parser = bytes)]
@@ -74,6 +76,14 @@ enum MethodName {
     Host,
     Stripe,
     Aggregate,
+}
+
+fn drive(text: &str) -> Result<u64, String> {
+    let value = parse_size(text).map_err(|error| error.to_string())?;
+    match value {
+        512..=LARGEST => Ok(value),
+        _ => Err(format!("'{text}' is out of range: from 512 bytes to 1000PB")),
+    }
 }
 
 fn rate(text: &str) -> Result<u64, String> {

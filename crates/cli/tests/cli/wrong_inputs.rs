@@ -252,3 +252,38 @@ fn a_plan_of_nothing_real() {
         assert!(message.contains(option) || message.contains("--drive"), "{message}");
     }
 }
+
+/// A command whose input is too large ends with 2 and names the field: no panic, no allocation that
+/// ends the process.
+#[test]
+fn sizes_that_no_machine_has_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("node.toml");
+    let text = "listen = \"127.0.0.1:0\"\n[[drive]]\nbackend = \"mem:1MiB\"\n[[drive]]\nbackend = \"mem:99999TiB\"\n";
+    fs::write(&config, text).unwrap();
+    let config = config.to_str().unwrap();
+    let state = folder.path().to_str().unwrap();
+    let node = ["node", "--listen", "127.0.0.1:0", "--state-dir", state, "--drive"];
+    let cases: [(&[&str], &str, &str); 11] = [
+        (&["node", "--config"], config, "node.toml: drive 2: backend: 'mem:109950063265972224'"),
+        (&node, "mem:99999TiB", "--drive 'mem:"),
+        (&node, "mem:16383PiB", "--drive 'mem:"),
+        (&node, "mem:99999TiB,pi=16", "--drive 'mem:"),
+        (&node, "mem:99999999TiB", "--drive <DRIVE>"),
+        (&["bench", "flash", "--memory", "--capacity"], "99999TiB", "--capacity"),
+        (&["bench", "flash", "--memory", "--capacity"], "16383PiB", "--capacity"),
+        (&["bench", "flash", state, "--capacity"], "99999TiB", "--capacity"),
+        (&["bench", "volume", "--nodes", "0", "--data", "100", "--drive"], "64GiB", "--drive"),
+        (&["sim", "offload", "--drive"], "18446744073709551615", "--drive"),
+        (
+            &["sim", "flash", "--load", "mail", "--memory", "99999TiB", "--drive-pages"],
+            "1000000000",
+            "--drive-pages",
+        ),
+    ];
+    for (words, value, field) in cases {
+        let message = refusal(pumice().args(words).arg(value));
+        assert!(message.contains(field), "{words:?} {value}: {message}");
+        assert!(!message.contains("panicked"), "{message}");
+    }
+}

@@ -2,8 +2,8 @@
 
 use super::tagging::{TagFields, Tagging, TaggingError};
 use pumice_blockdev::{
-    BlockDevice, FileDevice, IoError, LimitedDevice, MarkedDevice, MarksError, MemoryDevice, OpenMode,
-    Options, TagFormat,
+    BlockDevice, FileDevice, IoError, LimitedDevice, MarkedDevice, MarksError, MemoryDevice, NoMemory,
+    OpenMode, Options, TagFormat, check_memory,
 };
 use pumice_flashdrive::{FlashDrive, FlashError, FlashSpec};
 use pumice_nvme::spec::identify::Namespace;
@@ -11,7 +11,7 @@ use pumice_protect::block_format::BlockFormat;
 use pumice_protect::format::{Place, Type};
 use pumice_protect::guard::Guard;
 use pumice_protect::metadata::MetadataFormat;
-use pumice_units::parse_size;
+use pumice_units::{format_binary, parse_size};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -32,7 +32,7 @@ pub enum Backend {
 /// Why a drive cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
-    /// `mem:` and no size.
+    /// `mem:` and no size, or one that this machine cannot hold.
     #[error("'{text}': {why}")]
     Size {
         /// What was given.
@@ -114,6 +114,11 @@ impl Backend {
             Self::Flash(spec) => Some(&spec.path),
         }
     }
+}
+
+fn no_memory(error: NoMemory) -> String {
+    let (needed, available) = (format_binary(error.needed), format_binary(error.available));
+    format!("it needs {needed} of memory, and {available} are available")
 }
 
 /// The last part of a path: hosts are shown that, where it lies is the operator's affair.
@@ -246,15 +251,15 @@ impl Drive {
         };
         let (device, path): (Arc<dyn BlockDevice>, _) = match backend {
             Backend::Memory(size) => {
-                let name = backend.to_string();
-                if isize::try_from(*size).is_err() {
-                    let why = "more than this machine can address".to_owned();
-                    return Err(BackendError::Size { text: name, why });
-                }
-                let name = label.unwrap_or(&name);
+                let text = backend.to_string();
+                let too_large = |error| BackendError::Size { text: text.clone(), why: no_memory(error) };
+                let name = label.unwrap_or(&text);
                 let device: Arc<dyn BlockDevice> = match tagging {
-                    Some(tagging) => Arc::new(tagging.in_memory(name, *size, block_size)?),
-                    None => Arc::new(MemoryDevice::new(name, *size)),
+                    Some(tagging) => {
+                        check_memory(tagging.memory_bytes(*size, block_size)).map_err(too_large)?;
+                        Arc::new(tagging.in_memory(name, *size, block_size)?)
+                    }
+                    None => Arc::new(MemoryDevice::try_new(name, *size).map_err(too_large)?),
                 };
                 // A mark comes before a tag.
                 (Arc::new(MarkedDevice::in_memory(device, block_size)), None)

@@ -146,6 +146,14 @@ impl Tagging {
         }
     }
 
+    /// Bytes of memory that a drive of `size` bytes takes with its tags, about; `u64::MAX` if that is
+    /// no number.
+    pub(super) fn memory_bytes(&self, size: u64, block: u32) -> u64 {
+        let blocks = size / u64::from(block.max(1));
+        let beside = blocks.saturating_mul(self.metadata.bytes() as u64).saturating_add(blocks / 8);
+        size.saturating_add(beside)
+    }
+
     /// A drive in memory with tags, of `size` bytes in blocks of `block` bytes.
     ///
     /// # Errors

@@ -55,6 +55,8 @@ pub struct Study {
     pub drive_pages: Option<u32>,
     /// The most memory that the model of the drive may take, in bytes.
     pub memory: u64,
+    /// Bytes of memory that the machine has available; `None` if that is not known.
+    pub available: Option<u64>,
     /// Free blocks that are kept beside those that garbage collection needs.
     pub reserve: u32,
     /// Pages of open blocks wait for the next idle time.
@@ -217,6 +219,9 @@ fn shape(study: &Study, trace: &ContentTrace, logical: u32) -> Result<Geometry, 
     } else if memory > study.memory {
         let (needed, allowed) = (format_binary(memory), format_binary(study.memory));
         format!("{with_op} need {needed} of memory, and --memory allows {allowed}")
+    } else if let Some(available) = study.available.filter(|available| memory > *available) {
+        let (needed, available) = (format_binary(memory), format_binary(available));
+        format!("{with_op} need {needed} of memory, and this machine has {available} available")
     } else {
         return Ok(geometry);
     };
