@@ -6,13 +6,14 @@
 
 mod steps;
 
-use crate::file::{Log, TagFile};
+use crate::file::{Log, TagError, TagFile};
 use crate::geometry::Geometry;
 use crate::group::Group;
 use crate::machine::{Action, Machine, Outcome, Request};
 use pumice_blockdev::{BlockDevice, IoError};
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::io;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::Thread;
@@ -236,8 +237,23 @@ impl Carrier {
         self.until_done(shared, id, 0..0, &mut Payload::Zero { discard: false })
     }
 
+    /// Records that the tag file was closed. From now on it takes no writes.
+    pub(crate) fn close(&self) -> Result<(), TagError> {
+        if !self.rest(true) {
+            let why = self.failure().unwrap_or_else(|| "it has failed before".to_owned());
+            return Err(io::Error::other(why).into());
+        }
+        let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
+        file.close(&mut self.log.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Writes every page to its place. False if the tag file fails.
     pub(crate) fn bring_home(&self) -> bool {
+        self.rest(false)
+    }
+
+    /// The same; if it is the last time, nothing more is written after it.
+    fn rest(&self, is_last: bool) -> bool {
         let mut shared = self.shared();
         shared.machine.begin_checkpoint();
         loop {
@@ -250,6 +266,10 @@ impl Carrier {
                 self.carry_common(action);
                 shared = self.shared();
             } else if shared.machine.is_at_rest() {
+                if is_last {
+                    shared.machine.close();
+                    shared.failure.get_or_insert_with(|| "it was closed".to_owned());
+                }
                 return true;
             } else if shared.machine.is_idle() {
                 shared.machine.begin_checkpoint();

@@ -193,15 +193,13 @@ impl TaggedDevice {
         self.change_header(|header| header.stale = stale)
     }
 
-    /// Writes all pages to their places and records that the file was closed.
+    /// Writes all pages to their places and records that the file was closed. From now on the drive
+    /// takes no writes.
     ///
     /// # Errors
     /// If the tag file fails.
     pub fn close(&self) -> io::Result<()> {
-        if !self.carrier.bring_home() {
-            return Err(self.tags_error());
-        }
-        self.change_header(|header| header.clean = true)
+        self.carrier.close().map_err(|error| io::Error::other(format!("tag file: {error}")))
     }
 
     /// Counts blocks by origin, as in the pages on the medium: exact after [`close`](Self::close).

@@ -14,7 +14,7 @@ use crate::record::BadRecord;
 use crate::recovery::Recovery;
 pub(crate) use change::sizes_for;
 pub(crate) use examine::check_length;
-use examine::{Examined, examine};
+use examine::{Examined, end_note, examine};
 pub use log::{Appended, Log};
 use pumice_blockdev::{BlockDevice, DeviceMedium, IoError};
 use pumice_durable::{Medium, RingError, Slots};
@@ -131,6 +131,8 @@ pub struct Census {
 /// The report of opening a tag file.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Recovered {
+    /// Whether the log was read: after a clean close it need not be.
+    pub log_read: bool,
     /// Blocks in the log.
     pub logged: u64,
     /// Blocks that were torn, and written again from the log. Their earlier contents are kept.
@@ -217,13 +219,13 @@ impl TagFile {
         now: u64,
         adjust: impl Fn(&mut Recovery<'_>),
     ) -> Result<(Self, Log, Recovered, u64), TagError> {
-        let Examined { mut header, mut ring, numbers, records } = examine(&medium, drive, serial)?;
+        let Examined { mut header, mut ring, is_ended, numbers, records } = examine(&medium, drive, serial)?;
         change::check_room(&medium, &header.geometry, drive)?;
         header.generation += 1;
         header.clean = false;
         let geometry = header.geometry;
         let mut file = Self { medium, header };
-        let mut recovered = Recovered::default();
+        let mut recovered = Recovered { log_read: !is_ended, ..Recovered::default() };
         let mut recovery = Recovery::new(geometry, &numbers, &records);
         adjust(&mut recovery);
         if let Some(last) = numbers.last() {
@@ -235,6 +237,14 @@ impl TagFile {
         // The log is empty.
         file.header.geometry = change::change_over(&file, drive)?;
         file.keep_header()?;
+        // Both slots: if this one is damaged, the other must not say that the file was closed.
+        #[cfg(test)]
+        let both = recovery.mutation != Some(crate::mutation::Mutation::OneSlot);
+        #[cfg(not(test))]
+        let both = true;
+        if both {
+            file.keep_header()?;
+        }
         let log = Log::new(ring, file.header.geometry);
         Ok((file, log, recovered, numbers.last().copied().unwrap_or(0)))
     }
@@ -412,6 +422,21 @@ impl TagFile {
     pub fn change_header(&mut self, change: impl FnOnce(&mut Header)) -> io::Result<()> {
         change(&mut self.header);
         self.keep_header()
+    }
+
+    /// Records that the file was closed. The caller has brought all pages home, and appends nothing
+    /// to the log any more, which is empty.
+    ///
+    /// # Errors
+    /// If the medium fails, or a record of the log counts.
+    pub fn close(&mut self, log: &mut Log) -> Result<(), TagError> {
+        if self.header.clean {
+            return Ok(());
+        }
+        if !log.end(&end_note(&self.header))? {
+            return Err(io::Error::other("records of the log still count").into());
+        }
+        Ok(self.change_header(|header| header.clean = true)?)
     }
 
     fn keep_header(&self) -> io::Result<()> {

@@ -7,6 +7,7 @@ mod cache;
 mod checkpoint;
 mod flushes;
 mod reads;
+mod rest;
 mod restore;
 
 use crate::geometry::Geometry;
@@ -152,6 +153,8 @@ pub struct Machine {
     /// Pages that were lost.
     lost: BTreeSet<u64>,
     failed: bool,
+    /// It takes no writes any more: nothing is in the log, or will be.
+    closed: bool,
     zero_guard: u64,
     zero_sum: u32,
     actions: Vec<Action>,
@@ -180,6 +183,7 @@ impl Machine {
             checkpoint: Checkpoint::new(last),
             lost: BTreeSet::new(),
             failed: false,
+            closed: false,
             zero_guard: geometry.zero_guard(),
             zero_sum: crc32c(&vec![0; geometry.block_bytes()]),
             actions: Vec::new(),
@@ -208,21 +212,6 @@ impl Machine {
         self.failed
     }
 
-    /// Whether nothing is under way and every page is in its place.
-    #[must_use]
-    pub fn is_at_rest(&self) -> bool {
-        self.is_idle() && !self.cache.has_dirty()
-    }
-
-    /// Whether no command and no checkpoint is under way.
-    #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.commands.is_empty()
-            && self.flushing.is_none()
-            && self.to_flush.is_empty()
-            && self.checkpoint.is_idle()
-    }
-
     /// A command begins. `id` must be unique among those under way.
     ///
     /// # Panics
@@ -231,7 +220,7 @@ impl Machine {
         assert!(blocks.start < blocks.end && blocks.end <= self.geometry.blocks(), "{blocks:?}");
         if let Request::Write(change) | Request::Restore(change) = &request {
             assert_eq!(change.blocks(), blocks.end - blocks.start, "a change of other blocks");
-            if self.failed {
+            if !self.takes_writes() {
                 self.actions.push(Action::Done { id, outcome: Outcome::TagsFailed });
                 return;
             }

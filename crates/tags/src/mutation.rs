@@ -31,6 +31,8 @@ pub(crate) enum Mutation {
     NoKeptSync,
     /// What a look finds without a lock is taken for granted.
     LookIsFinal,
+    /// Opening leaves the other slot of the header as it was.
+    OneSlot,
 }
 
 impl Mutation {
@@ -40,7 +42,7 @@ impl Mutation {
     }
 }
 
-pub(crate) const ALL: [Mutation; 14] = [
+pub(crate) const ALL: [Mutation; 15] = [
     Mutation::NoLocks,
     Mutation::DataBeforeLog,
     Mutation::CopyAfterFlush,
@@ -55,4 +57,5 @@ pub(crate) const ALL: [Mutation; 14] = [
     Mutation::NotKept,
     Mutation::NoKeptSync,
     Mutation::LookIsFinal,
+    Mutation::OneSlot,
 ];

@@ -197,6 +197,11 @@ struct Counts {
     newer: u64,
     /// Looks without a lock that met a write.
     looked_again: u64,
+    /// Sessions that were closed, openings that did not read the log, and headers of which the
+    /// slot that counts was damaged.
+    closed: u64,
+    not_read: u64,
+    slots_damaged: u64,
     /// Commits of two writes, from which others than the first was done first.
     swapped: u64,
 }
@@ -224,6 +229,9 @@ impl Counts {
         self.newer += more.newer;
         self.looked_again += more.looked_again;
         self.swapped += more.swapped;
+        self.closed += more.closed;
+        self.not_read += more.not_read;
+        self.slots_damaged += more.slots_damaged;
     }
 }
 
@@ -304,7 +312,7 @@ enum Shape {
 /// One drive through several cuts.
 fn round(seed: u64, shape: Shape, mutation: Option<Mutation>) -> Checked<Counts> {
     let mut world = World::new(seed, shape, mutation);
-    for _ in 0..4 {
+    for _ in 0..5 {
         let steps = world.random.below(1000);
         let mut session = world.session()?;
         if session.world.random.one_in(2) {
@@ -330,8 +338,17 @@ fn round(seed: u64, shape: Shape, mutation: Option<Mutation>) -> Checked<Counts>
                 }
             }
         }
-        let kill = session.world.random.one_in(3);
-        session.cut(kill);
+        let mut kill = session.world.random.one_in(3);
+        if session.world.random.one_in(4) {
+            let cut = session.close()?;
+            if !cut && world.random.one_in(2) {
+                // Started again at once: the header has known one opening when the power goes.
+                continue;
+            }
+            kill &= !cut;
+        } else {
+            session.cut(kill);
+        }
         let mut behind = BTreeMap::new();
         if kill {
             // The process goes, and not the power: nothing is lost but what it had in memory.
@@ -342,6 +359,7 @@ fn round(seed: u64, shape: Shape, mutation: Option<Mutation>) -> Checked<Counts>
             world.store.crash();
             world.medium.power_goes.store(false, Ordering::Relaxed);
             world.damage(&mut behind);
+            world.damage_slot()?;
         }
         if world.random.one_in(2) {
             world.write_behind(&mut behind);
@@ -382,7 +400,8 @@ fn no_cut_loses_a_write_or_makes_or_hides_a_finding() {
     assert!(counts.checkpoints > 500 && counts.full > 20, "{counts:?}");
     assert!(counts.host_tuples > 1000 && counts.read_tuples > 1000, "{counts:?}");
     assert!(counts.newer > 100 && counts.looked_again > 100, "{counts:?}");
-    assert!(counts.swapped > 20, "{counts:?}");
+    assert!(counts.swapped > 10, "{counts:?}");
+    assert!(counts.closed > 200 && counts.not_read > 50 && counts.slots_damaged > 100, "{counts:?}");
 }
 
 #[test]

@@ -143,7 +143,7 @@ impl Carrier {
         }
         let change = Arc::new(change(&blocks));
         let mut shared = self.shared();
-        if shared.machine.has_failed() {
+        if !shared.machine.takes_writes() {
             return false;
         }
         let id = shared.next_id(Some(user));

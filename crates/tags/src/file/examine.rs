@@ -11,6 +11,8 @@ use pumice_durable::{Medium, Ring};
 pub(super) struct Examined {
     pub(super) header: Header,
     pub(super) ring: Ring<SharedMedium>,
+    /// It was closed, and was not read.
+    pub(super) is_ended: bool,
     /// The numbers of the records.
     pub(super) numbers: Vec<u64>,
     pub(super) records: Vec<Record>,
@@ -26,12 +28,25 @@ pub(super) fn examine(
     check_drive(&header, drive, serial)?;
     let geometry = header.geometry;
     check_length(medium, &header)?;
-    let (ring, entries) =
-        Ring::open(medium.clone(), LOG_AT, geometry.log_bytes(), LOG_ALIGN, header.identity)?;
+    let (at, identity) = ((LOG_AT, geometry.log_bytes()), header.identity);
+    let ended = match header.clean {
+        true => Ring::open_ended(medium.clone(), at, LOG_ALIGN, identity, &end_note(&header))?,
+        false => None,
+    };
+    let is_ended = ended.is_some();
+    let (ring, entries) = match ended {
+        Some(ring) => (ring, Vec::new()),
+        None => Ring::open(medium.clone(), at.0, at.1, LOG_ALIGN, identity)?,
+    };
     let numbers = entries.iter().map(|entry| entry.sequence).collect();
     let records = entries.iter().map(|entry| Record::decode(&geometry, &entry.body));
     let records = records.collect::<Result<Vec<_>, _>>()?;
-    Ok(Examined { header, ring, numbers, records })
+    Ok(Examined { header, ring, is_ended, numbers, records })
+}
+
+/// The note of the end marker of a session.
+pub(super) fn end_note(header: &Header) -> [u8; 8] {
+    header.generation.to_le_bytes()
 }
 
 fn check_drive(header: &Header, drive: &dyn BlockDevice, serial: &str) -> Result<(), TagError> {

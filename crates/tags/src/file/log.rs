@@ -87,6 +87,11 @@ impl Log {
         fits
     }
 
+    /// Writes the end marker, durably. Returns false if a record counts.
+    pub(super) fn end(&mut self, note: &[u8]) -> Result<bool, TagError> {
+        Ok(self.ring.end(note)?)
+    }
+
     /// Releases every record up to a number. Returns false if that frees nothing, and the records
     /// still count.
     ///

@@ -43,6 +43,11 @@ impl Checkpoint {
         matches!(self.step, Step::Idle)
     }
 
+    /// Whether every record up to this one was released, or had nothing to free.
+    pub(super) const fn has_released(&self, last: u64) -> bool {
+        last <= self.released
+    }
+
     /// Whether nothing may be appended to the log now: it is full, or being released.
     pub(super) const fn holds_log(&self) -> bool {
         self.full || matches!(self.step, Step::Releasing { .. })

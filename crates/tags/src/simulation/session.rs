@@ -397,6 +397,25 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// All comes to its end and the file is closed, unless the power goes during that:
+    /// whether it may.
+    pub(super) fn close(mut self) -> Checked<bool> {
+        self.settle()?;
+        while !self.machine.is_at_rest() {
+            self.machine.begin_checkpoint();
+            self.settle()?;
+        }
+        self.machine.close();
+        let cut = self.world.random.one_in(3);
+        if cut {
+            self.world.store.cut_power_after(self.world.random.below(12));
+        }
+        if self.file.close(&mut self.log).is_ok() {
+            self.world.counts.closed += 1;
+        }
+        Ok(cut)
+    }
+
     /// The power goes, or the process: of each write under way, some.
     pub(super) fn cut(mut self, kill: bool) {
         for job in std::mem::take(&mut self.jobs) {

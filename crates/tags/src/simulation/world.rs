@@ -1,6 +1,7 @@
 //! A drive, its tag file, and a plain model of it.
 
 use super::*;
+use crate::geometry::HEADER_SLOT;
 
 impl World {
     pub(super) fn new(seed: u64, shape: Shape, mutation: Option<Mutation>) -> Self {
@@ -67,6 +68,7 @@ impl World {
         // As beside a drive whose medium takes larger units only.
         log.set_unit(512 << self.random.below(4));
         self.counts.rewritten += recovered.rewritten.len() as u64;
+        self.counts.not_read += u64::from(!recovered.log_read);
         if !recovered.lost_pages.is_empty() {
             return Err(format!("pages {:?} are lost", recovered.lost_pages));
         }
@@ -109,6 +111,29 @@ impl World {
             behind.insert(block, Behind { bytes, like_torn: true });
             self.counts.planted += u64::from(self.model[block as usize].tagged);
         }
+    }
+
+    /// Damages the slot of the header that counts, if the other is whole.
+    pub(super) fn damage_slot(&mut self) -> Checked<()> {
+        if !self.random.one_in(3) {
+            return Ok(());
+        }
+        let text = |error: io::Error| error.to_string();
+        let mut newest = (0, 0);
+        let mut heads = [[0; 512]; 2];
+        for (slot, head) in (0..).zip(&mut heads) {
+            self.medium.read_at(slot * u64::from(HEADER_SLOT), head).map_err(text)?;
+            let sequence = u64::from_le_bytes(std::array::from_fn(|i| head[8 + i]));
+            newest = newest.max((sequence, slot));
+        }
+        // One that was damaged before is not written yet.
+        if heads.iter().any(|head| !head.starts_with(b"PUMSLOT1")) {
+            return Ok(());
+        }
+        self.medium.write_at(newest.1 * u64::from(HEADER_SLOT), b"X").map_err(text)?;
+        self.medium.sync().map_err(text)?;
+        self.counts.slots_damaged += 1;
+        Ok(())
     }
 
     /// Somebody writes whole blocks to the drive, past the node: some of those that it was writing.
