@@ -52,6 +52,13 @@ impl<P: Tear, O: Tear> MemoryNand<P, O> {
         }
     }
 
+    /// Nothing of a page can be read any more, until its block is erased.
+    pub fn lose(&mut self, page: Ppn) {
+        if !matches!(self.slots[page.0 as usize], Slot::Erased) {
+            self.slots[page.0 as usize] = Slot::Unreadable;
+        }
+    }
+
     /// Changes one bit in the data of a page, whatever page that is; false if the page holds
     /// nothing.
     pub fn rot(&mut self, page: Ppn, random: u64) -> bool {

@@ -105,8 +105,8 @@ pub struct Repaired {
 }
 
 /// Writes damaged superblocks again; with `accept_lost_tags` also recovers the drive without
-/// durable pages whose tags are lost: an older version of the logical pages that they held then
-/// stands.
+/// durable pages whose tags are lost: logical pages that a record or the checkpoint names cannot be
+/// read then, and of others an older version stands.
 ///
 /// # Errors
 /// If somebody has the drive open, or it cannot be repaired.

@@ -7,6 +7,7 @@ use pumice_durable::{FaultyStore, Held, Medium, Store};
 use pumice_flash::{Nand, NandError, Ppn, Random};
 use pumice_flashdrive::{FileNand, Job, Layout, Outbox, Page};
 use pumice_ftl::{Coded, Config, Ftl, FtlError, NandJournal, Scheme, recover};
+use seeds::losses::{Losable, Part, no_older_content};
 use seeds::{Allowed, Cuttable, LOGICAL, check, config, content, one_seed, seeds, step};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -589,6 +590,40 @@ fn a_page_is_programmed_only_after_its_block_was_erased() {
     assert_eq!(nand.program(third, 0, &page, &oob), Err(NandError::Order(third)));
     assert_eq!(nand.read(third, 0), Err(NandError::Erased(third)));
     assert_eq!(nand.read(first, 0).unwrap().data, Some(page));
+}
+
+impl Losable for Flash {
+    fn lose(mut self, page: Ppn, part: Part, random: u64) -> (Self, Vec<Ppn>) {
+        let layout = self.inner().layout();
+        let geometry = layout.geometry();
+        let (block, index) = (geometry.block_of(page), geometry.index_of(page));
+        let footer = layout.footer_at(block);
+        let (at, len) = match part {
+            Part::Data => (layout.data_at(page), PAGE as usize),
+            Part::Tag => (footer + u64::from(index) * 128 / 512 * 512, 512),
+            Part::Block => {
+                let begins = layout.data_at(geometry.page(block, 0));
+                (begins, (footer - begins) as usize + layout.footer_bytes())
+            }
+        };
+        let mut random = Random::new(random);
+        let junk: Vec<u8> = (0..len).map(|_| random.next_u64() as u8).collect();
+        let tags = (0..geometry.pages_per_block).map(|index| geometry.page(block, index));
+        let within = |page: &Ppn| {
+            let tag = footer + u64::from(geometry.index_of(*page)) * 128;
+            (at..at + len as u64).contains(&tag)
+        };
+        let programmed: Vec<Ppn> = tags.filter(within).filter(|page| self.read_oob(*page).is_ok()).collect();
+        let file = self.into_inner().into_medium();
+        file.write_at(at, &junk).unwrap();
+        file.sync().unwrap();
+        (Self::with_sums(FileNand::new(file, layout)), programmed)
+    }
+}
+
+#[test]
+fn a_sector_that_is_lost_brings_no_older_content_back() {
+    no_older_content::<Flash>(seeds(300));
 }
 
 /// Rot anywhere in the blocks of a drive at rest: a page reads its own content or says that it is

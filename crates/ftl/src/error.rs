@@ -57,7 +57,7 @@ pub enum FtlError {
     #[error("page {0} was durable and its tag cannot be read")]
     TagLost(Ppn),
     /// The page that held the content of a logical page is void, and what came after it cannot be
-    /// found.
+    /// found; or the page that it shared is lost.
     #[error("logical page {0}: its content was replaced, and what replaced it cannot be found")]
     ContentLost(u32),
     /// The journal could not be written: no block of it works.

@@ -120,8 +120,8 @@ pub struct Ftl<N, J, C> {
     since_wear: u32,
     /// What the next tags say of pages that are durable.
     tails: DurableTails,
-    /// The number of the last program, and of the last one before the last sync.
-    programmed: u64,
+    /// The number of the last program, trim or merge, and of the last one before the last sync.
+    changed: u64,
     synced: u64,
     /// The highest number that a tag says to be durable.
     said: u64,
@@ -142,6 +142,8 @@ where
     /// If the flash is too small for the logical pages, or the first checkpoint cannot be written.
     pub fn format(nand: N, journal: J, config: Config) -> Result<Self, FtlError> {
         let mut new = Self::assemble(nand, journal, config, true)?;
+        // Each may be lost.
+        new.checkpoint()?;
         new.checkpoint()?;
         Ok(new)
     }
@@ -172,7 +174,7 @@ where
             durable: 0,
             since_checkpoint: 0,
             since_wear: 0,
-            programmed: 0,
+            changed: 0,
             synced: 0,
             said: 0,
             unlogged: false,
@@ -238,24 +240,35 @@ where
         Ok(())
     }
 
-    /// Whether pages are durable of which no tag says so. If such a page rots, a recovery takes it
-    /// for torn, and an older version stands.
+    /// Whether pages, trims or merges are durable of which no tag says so, or records of which
+    /// there is one copy. If such a page rots, a recovery takes it for torn, and an older version
+    /// stands.
     pub fn needs_mark(&self) -> bool {
-        self.synced > self.said
+        self.synced > self.said || self.tails.are_unsaid() || self.journal.lags()
     }
 
-    /// Programs a page of the log that says what is durable.
+    /// Programs pages of the log that say what is durable, and where it ends in each block; and the
+    /// second copies of pages of the log.
     ///
     /// # Errors
     /// If the flash fails.
     pub fn mark(&mut self) -> Result<(), FtlError> {
         self.checkpoint_if_due()?;
-        if self.needs_mark() {
-            self.journal.mark(&mut self.nand, self.durable)?;
-            self.said = self.durable;
-            self.sync()?;
+        if !self.needs_mark() {
+            return Ok(());
         }
-        Ok(())
+        loop {
+            let seq = self.next_seq();
+            // The blocks of the journal are never void: what is said there stays said.
+            let tails = self.tails.carry(BlockId(0));
+            let marked = self.journal.mark(&mut self.nand, seq, self.durable, tails);
+            marked.inspect_err(|_| self.tails.say_again(BlockId(0)))?;
+            self.said = self.durable;
+            if !self.tails.are_unsaid() {
+                break;
+            }
+        }
+        self.sync()
     }
 
     fn checkpoint_if_due(&mut self) -> Result<(), FtlError> {

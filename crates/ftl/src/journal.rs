@@ -11,7 +11,7 @@ pub(crate) use nand::Found;
 pub use record::{LogPlace, Record};
 
 use crate::error::FtlError;
-use crate::tag::Tag;
+use crate::tag::{Tag, Tails};
 use pumice_flash::Nand;
 
 /// Keeps records and checkpoints.
@@ -37,11 +37,16 @@ pub trait Journal<N: Nand<Oob = Tag>> {
     /// If the flash fails.
     fn draft(&mut self, nand: &mut N, durable: u64) -> Result<(), FtlError>;
 
-    /// Programs a page of the log that says what is durable, whether there are records or not.
+    /// Programs a page of the log that says what is durable, whether there are records or not. It
+    /// has a sequence number of its own, above those of all records so far, and names these pages.
     ///
     /// # Errors
     /// If the log cannot be written.
-    fn mark(&mut self, nand: &mut N, durable: u64) -> Result<(), FtlError>;
+    fn mark(&mut self, nand: &mut N, seq: u64, durable: u64, tails: Tails) -> Result<(), FtlError>;
+
+    /// Whether pages of the log have one copy only. [`Journal::mark`] and a checkpoint write the
+    /// others.
+    fn lags(&self) -> bool;
 
     /// Whether the log is so full that a checkpoint is due.
     fn is_full(&self) -> bool;
@@ -74,8 +79,12 @@ impl<N: Nand<Oob = Tag>> Journal<N> for NoJournal {
         Ok(())
     }
 
-    fn mark(&mut self, _: &mut N, _: u64) -> Result<(), FtlError> {
+    fn mark(&mut self, _: &mut N, _: u64, _: u64, _: Tails) -> Result<(), FtlError> {
         Ok(())
+    }
+
+    fn lags(&self) -> bool {
+        false
     }
 
     fn is_full(&self) -> bool {

@@ -241,12 +241,17 @@ fn a_log_page_is_read_from_a_good_copy_and_refused_if_there_is_none() {
         // The next page of the log says that the one before is durable.
         drive.trim(3, 1).unwrap();
         drive.flush(0).unwrap();
+        // The second copies follow.
+        assert!(drive.needs_mark());
+        drive.mark().unwrap();
         let mut nand = drive.into_nand();
         let first = |tag: &Tag| matches!(tag.kind, Kind::Log { page: 0, .. });
         let pages = (0..nand.geometry().pages()).map(Ppn);
         let copies: Vec<Ppn> =
             pages.filter(|page| nand.read_oob(*page).is_ok_and(|tag| first(&tag))).collect();
         assert_eq!(copies.len(), 2);
+        let geometry = nand.geometry();
+        assert_ne!(geometry.block_of(copies[0]), geometry.block_of(copies[1]));
         for page in &copies[..damaged] {
             // A bit of the second record.
             assert!(nand.inner_mut().inner.rot(*page, 8 * 40));
@@ -259,5 +264,168 @@ fn a_log_page_is_read_from_a_good_copy_and_refused_if_there_is_none() {
             }
             Err(error) => assert_eq!((damaged, error), (2, FtlError::LogDamaged(0))),
         }
+    }
+}
+
+/// The page that several logical pages share is lost: what each held before must not come back.
+#[test]
+fn merges_that_no_tag_calls_durable_need_a_mark() {
+    let (mut drive, config) = drive(Scheme::Inline, |_| {});
+    for lpn in 1..10 {
+        drive.write(lpn, &content(lpn as u8), 0).unwrap();
+    }
+    drive.flush(0).unwrap();
+    drive.mark().unwrap();
+    assert!(!drive.needs_mark());
+    for lpn in 2..10 {
+        drive.write(lpn, &content(1), 0).unwrap();
+        drive.flush(0).unwrap();
+        assert!(drive.needs_mark(), "{lpn} merges are durable, and no tag says so");
+    }
+    drive.mark().unwrap();
+    assert!(!drive.needs_mark());
+    let shared = drive.map().lookup(1).unwrap();
+    let mut nand = drive.into_nand();
+    assert!(nand.inner_mut().inner.rot_oob(shared, 11));
+    let mut drive = recover(nand, config, true).unwrap();
+    for lpn in 1..10 {
+        let read = drive.read(lpn, 0);
+        assert!(
+            matches!(read, Err(FtlError::Damaged { .. } | FtlError::Misplaced { .. })),
+            "{lpn}: {read:?}"
+        );
+    }
+    assert_eq!(drive.contradictions(), Vec::<String>::new());
+    drive.write(3, &content(7), 0).unwrap();
+    assert_eq!(drive.read(3, 0).unwrap().0, Some(content(7)));
+}
+
+/// A drive with trims and merges in its log, and what each logical page holds.
+fn with_records() -> (Drive, Config, Vec<Option<u8>>) {
+    let (mut drive, config) = drive(Scheme::Inline, |_| {});
+    let mut model = vec![None; LOGICAL as usize];
+    for lpn in 0..LOGICAL {
+        drive.write(lpn, &content(lpn as u8 / 2), 0).unwrap();
+        model[lpn as usize] = Some(lpn as u8 / 2);
+        drive.flush(0).unwrap();
+    }
+    drive.trim(20, 5).unwrap();
+    model[20..25].fill(None);
+    drive.flush(0).unwrap();
+    while drive.needs_mark() {
+        drive.mark().unwrap();
+    }
+    (drive, config, model)
+}
+
+fn reads(drive: &mut Drive, model: &[Option<u8>]) {
+    for (lpn, byte) in model.iter().enumerate() {
+        assert_eq!(drive.read(lpn as u32, 0).unwrap().0, byte.map(content), "page {lpn}");
+    }
+    assert_eq!(drive.contradictions(), Vec::<String>::new());
+}
+
+/// Loses all pages of the newest checkpoint.
+fn lose_newest(nand: &mut Coded<Exchanged>) {
+    let pages: Vec<_> = (0..nand.geometry().pages())
+        .map(Ppn)
+        .filter_map(|page| Some((page, nand.read_oob(page).ok()?)))
+        .filter(|(_, tag)| matches!(tag.kind, Kind::Checkpoint(_) | Kind::CheckpointEnd(_)))
+        .collect();
+    let newest = pages.iter().map(|(_, tag)| tag.birth).max().unwrap();
+    for (page, _) in pages.iter().filter(|(_, tag)| tag.birth == newest) {
+        nand.inner_mut().inner.lose(*page);
+    }
+}
+
+#[test]
+fn after_a_checkpoint_was_lost_the_next_one_may_be_lost_too() {
+    let (mut drive, config, mut model) = with_records();
+    for round in 0..6 {
+        if round % 3 == 0 {
+            drive.checkpoint().unwrap();
+            // Only the log knows of this.
+            drive.trim(round, 1).unwrap();
+            drive.flush(0).unwrap();
+            model[round as usize] = None;
+        }
+        let mut nand = drive.into_nand();
+        lose_newest(&mut nand);
+        drive = recover(nand, config, false).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        reads(&mut drive, &model);
+    }
+}
+
+#[test]
+fn any_block_of_the_journal_may_be_lost() {
+    let (drive, config, model) = with_records();
+    let mut nand = drive.into_nand();
+    let is_log = |tag: Tag| matches!(tag.kind, Kind::Log { .. });
+    let (geometry, journal) = (nand.geometry(), NandJournal::new(nand.geometry(), LOGICAL).blocks());
+    let mut logs = 0;
+    for block in (0..journal).map(BlockId) {
+        let pages = (0..geometry.pages_per_block).map(|index| geometry.page(block, index));
+        logs += u32::from(pages.clone().any(|page| nand.read_oob(page).is_ok_and(is_log)));
+        let mut inner = nand.inner().inner.clone();
+        pages.for_each(|page| inner.lose(page));
+        let lost = Coded::new(Exchanged { inner, pages: None });
+        let recovered = recover(lost, config, false);
+        let mut drive = recovered.unwrap_or_else(|error| panic!("block {}: {error}", block.0));
+        reads(&mut drive, &model);
+    }
+    assert!(logs >= 4, "{logs} blocks of the log were in use");
+}
+
+/// A drive is made with two checkpoints: one may be lost before anything is written.
+#[test]
+fn a_new_drive_may_lose_a_checkpoint() {
+    let (drive, config) = drive(Scheme::None, |_| {});
+    let mut nand = drive.into_nand();
+    lose_newest(&mut nand);
+    let mut drive = recover(nand, config, false).unwrap();
+    assert_eq!(drive.read(1, 0).unwrap().0, None);
+}
+
+/// The number of each page: of a page of the log, whichever copy it is, under its own number.
+fn numbers(drive: &mut Drive) -> Vec<u64> {
+    let pages = (0..drive.nand().geometry().pages()).map(Ppn);
+    let tags: Vec<Tag> = pages.filter_map(|page| drive.nand_mut().read_oob(page).ok()).collect();
+    let mut logs = std::collections::BTreeMap::new();
+    let mut numbers = Vec::new();
+    for tag in tags {
+        match tag.kind {
+            Kind::Log { page, .. } => drop(logs.insert((tag.birth, page), tag.seq)),
+            Kind::Lpn(_) | Kind::Object => numbers.push(tag.seq),
+            Kind::Checkpoint(_) => {}
+            Kind::CheckpointEnd(_) => drop(logs.insert((tag.birth, u32::MAX), tag.seq)),
+        }
+    }
+    numbers.extend(logs.into_values());
+    numbers.sort_unstable();
+    numbers
+}
+
+#[test]
+fn numbers_of_marks_trims_and_merges_are_unique_and_rise_also_after_a_recovery() {
+    let (mut drive, config) = drive(Scheme::Inline, |_| {});
+    let mut highest = 0;
+    for life in 0..4 {
+        let before = highest;
+        for lpn in 0..6 {
+            drive.write(lpn, &content(10 * life + lpn as u8 / 2), 0).unwrap();
+            if lpn == 3 {
+                drive.trim(40, 1).unwrap();
+            }
+            drive.flush(0).unwrap();
+            drive.mark().unwrap();
+        }
+        let numbers = numbers(&mut drive);
+        assert!(numbers.is_sorted_by(|a, b| a < b), "life {life}: {numbers:?}");
+        highest = *numbers.last().unwrap();
+        drive = recover(drive.into_nand(), config, false).unwrap();
+        assert!(highest > before);
+        assert_eq!(drive.unflushed(), None);
+        drive.write(50, &content(200 + life), 0).unwrap();
+        assert!(drive.unflushed().unwrap() > highest, "life {life}: a number is given again");
     }
 }

@@ -2,8 +2,9 @@
 
 mod seeds;
 
-use pumice_flash::{Faults, Geometry, MemoryNand, Nand, NandError, Random, Timing};
+use pumice_flash::{Faults, Geometry, MemoryNand, Nand, NandError, Ppn, Random, Timing};
 use pumice_ftl::{Coded, Config, Ftl, FtlError, NandJournal, Scheme, recover};
+use seeds::losses::{Losable, Part, no_older_content};
 use seeds::{Allowed, Cuttable, LOGICAL, config, content, one_seed, seeds, step};
 
 type Flash = Coded<MemoryNand<Vec<u8>, Vec<u8>>>;
@@ -47,6 +48,34 @@ impl Cuttable for Flash {
 #[test]
 fn flushed_data_survive_every_cut() {
     seeds(400).for_each(one_seed::<Flash>);
+}
+
+impl Losable for Flash {
+    fn lose(mut self, page: Ppn, part: Part, random: u64) -> (Self, Vec<Ppn>) {
+        let geometry = self.geometry();
+        let nand = self.inner_mut();
+        let tags = match part {
+            Part::Data => {
+                nand.rot(page, random);
+                Vec::new()
+            }
+            Part::Tag => {
+                nand.rot_oob(page, random % 512);
+                vec![page]
+            }
+            Part::Block => {
+                let block = geometry.block_of(page);
+                let pages = (0..geometry.pages_per_block).map(|index| geometry.page(block, index));
+                pages.inspect(|page| nand.lose(*page)).collect()
+            }
+        };
+        (self, tags)
+    }
+}
+
+#[test]
+fn a_sector_that_is_lost_brings_no_older_content_back() {
+    no_older_content::<Flash>(seeds(600));
 }
 
 #[test]

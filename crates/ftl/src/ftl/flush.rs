@@ -14,8 +14,8 @@ use pumice_flash::{BlockId, Nand, Nanos};
 pub struct Flush {
     /// The last sequence number that it covers.
     upto: u64,
-    /// The number of the last program that it covers.
-    programmed: u64,
+    /// The number of the last program, trim or merge that it covers.
+    changed: u64,
 }
 
 impl Flush {
@@ -83,7 +83,7 @@ where
         self.nand.hand_over()?;
         self.unlogged = false;
         self.tails.sync_began(upto);
-        Ok(Some(Flush { upto, programmed: self.programmed }))
+        Ok(Some(Flush { upto, changed: self.changed }))
     }
 
     /// Ends a flush: the medium was synced after it began, and that succeeded.
@@ -92,8 +92,8 @@ where
     /// If the flash fails.
     #[expect(clippy::needless_pass_by_value, reason = "a flush ends once")]
     pub fn end_flush(&mut self, flush: Flush) -> Result<(), FtlError> {
-        let Flush { upto, programmed } = flush;
-        self.became_durable(upto, programmed);
+        let Flush { upto, changed } = flush;
+        self.became_durable(upto, changed);
         self.advance_erases(0)
     }
 
@@ -110,14 +110,14 @@ where
         self.journal.flush(&mut self.nand, self.durable)?;
         self.nand.sync()?;
         self.unlogged = false;
-        self.became_durable(upto, self.programmed);
+        self.became_durable(upto, self.changed);
         Ok(())
     }
 
-    fn became_durable(&mut self, upto: u64, programmed: u64) {
+    fn became_durable(&mut self, upto: u64, changed: u64) {
         // Another sync may have covered more meanwhile.
         self.durable = upto.max(self.durable);
-        self.synced = programmed.max(self.synced);
+        self.synced = changed.max(self.synced);
         self.tails.synced(upto);
     }
 

@@ -126,6 +126,7 @@ where
             let seq = self.next_seq();
             let record = Record::Merge { seq, lpn, page: page.0, birth };
             self.journal.record(&mut self.nand, record, self.durable)?;
+            self.changed = seq;
         }
         if let Some(died) = self.map.share(lpn, page, birth) {
             self.page_died(died, None);

@@ -9,7 +9,7 @@ use crate::content::Bytes;
 use crate::error::FtlError;
 use crate::journal::{Found, NandJournal, Record};
 use crate::map::entry_of;
-use crate::tag::{Kind, Tag};
+use crate::tag::{Kind, Tag, Tails};
 use facts::{Fact, Facts};
 use pumice_flash::{BlockId, Geometry, Nand, NandError, Ppn};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -26,7 +26,7 @@ const NUMBERS_AHEAD: u64 = 1 << 32;
 enum Target {
     Own(Ppn),
     Shared(Ppn, u64),
-    /// Its page is void, and what replaced it is lost.
+    /// What it held last is lost, or what replaced it is.
     Lost,
 }
 
@@ -45,6 +45,8 @@ struct Knowledge {
     highest: u64,
     /// All sequence numbers up to this one were durable.
     durable: u64,
+    /// Something was passed over that another recovery from the same checkpoint could take.
+    doubt: bool,
 }
 
 fn newest(entry: &mut (u64, Ppn), seq: u64, page: Ppn) {
@@ -54,6 +56,11 @@ fn newest(entry: &mut (u64, Ppn), seq: u64, page: Ppn) {
 }
 
 impl Knowledge {
+    /// The newest page that holds the content of this birth.
+    fn place(&self, birth: u64) -> Option<Ppn> {
+        self.places.get(&birth).map(|(_, page)| *page)
+    }
+
     /// Whether what a page held at the checkpoint is void. Everything that replaced it was durable
     /// before that was recorded.
     fn is_void(&self, geometry: Geometry, page: Ppn) -> bool {
@@ -93,8 +100,9 @@ impl Knowledge {
 }
 
 /// Mounts a drive after a cut of the power, or after any other end. `accept_lost_tags` lets pages
-/// go whose tag cannot be read, although they were durable: an older version of an unknown logical
-/// page then stands.
+/// go whose tag cannot be read, although they were durable. Where a record or the checkpoint names
+/// the logical pages of such a page, reads of them fail. Otherwise an older version of an unknown
+/// logical page stands.
 ///
 /// # Errors
 /// If the flash holds no such drive, or what it holds is damaged so that the drive cannot be what
@@ -107,12 +115,13 @@ pub fn recover<N: Nand<Page: Bytes, Oob = Tag>>(
     let mut journal = NandJournal::new(nand.geometry(), config.logical);
     let found = journal.load(&mut nand)?;
     let since = found.checkpoint.seq;
-    let mut known = Knowledge { highest: since, ..Knowledge::default() };
+    let mut known =
+        Knowledge { highest: since.max(found.highest), doubt: found.doubt, ..Knowledge::default() };
     known.take_records(&found.records);
     let mut ftl = Ftl::assemble(nand, journal, config, false)?;
     scan(&mut ftl, &found, &mut known, accept_lost_tags)?;
     known.facts.settle(&found.records);
-    restore_map(&mut ftl, &found, &known, accept_lost_tags)?;
+    restore_map(&mut ftl, &found, &mut known, accept_lost_tags)?;
     let geometry = ftl.nand.geometry();
     let mut live = vec![0; geometry.blocks as usize];
     for page in (0..geometry.pages()).map(Ppn) {
@@ -125,8 +134,15 @@ pub fn recover<N: Nand<Page: Bytes, Oob = Tag>>(
         ftl.blocks.restore(block, erases, entry.retired, entry.stream, live[block as usize]);
     }
     ftl.stats = found.checkpoint.stats;
-    ftl.seq = known.highest + NUMBERS_AHEAD;
+    // The number before is the birth of what is lost. The checkpoint of an earlier recovery may be
+    // lost without a trace of its number.
+    ftl.seq = known.highest + NUMBERS_AHEAD * if known.doubt { 2 } else { 1 } + 1;
     ftl.checkpoint()?;
+    if known.doubt {
+        // If this checkpoint is lost one day, what was passed over must not come back from the one
+        // before: it is replaced, too, before any block is used again.
+        ftl.checkpoint()?;
+    }
     Ok(ftl)
 }
 
@@ -154,25 +170,40 @@ fn scan<N: Nand<Page: Bytes, Oob = Tag>>(
             continue;
         }
         let valid_from = void.unwrap_or(0).max(since);
+        let before = holes.len();
         for index in 0..geometry.pages_per_block {
             let page = geometry.page(BlockId(block), index);
             match ftl.nand.read_oob(page) {
                 Ok(tag) if tag.seq > valid_from => {
                     durable = durable.max(tag.durable);
                     tags.push((page, tag));
+                    // The cut took a page, and not one that came after it in its block.
+                    known.doubt |= holes.len() > before;
                 }
                 // From before the checkpoint.
                 Ok(_) if entry.open && void.is_none() => {}
-                Ok(_) | Err(NandError::Erased(_) | NandError::Unreadable(_)) => holes.push(page),
+                Ok(_) | Err(NandError::Erased(_)) => holes.push(page),
+                Err(NandError::Unreadable(_)) => {
+                    known.doubt |= !entry.retired;
+                    holes.push(page);
+                }
                 Err(other) => return Err(other.into()),
             }
         }
     }
     // Pages are programmed in order: those before a durable one of their block are durable, too.
-    let tails = durable_tails(geometry, &tags, durable, &known.void_before);
+    let said = tags.iter().map(|(_, tag)| (tag.seq, tag.tails)).chain(found.tails.iter().copied());
+    let mut tails = durable_tails(geometry, said, &known.void_before);
+    for (page, _) in tags.iter().filter(|(_, tag)| tag.seq <= durable) {
+        let tail = tails.entry(geometry.block_of(*page)).or_insert(*page);
+        *tail = (*page).max(*tail);
+    }
     let was_durable = |hole: &Ppn| tails.get(&geometry.block_of(*hole)).is_some_and(|tail| tail >= hole);
-    if let Some(hole) = holes.into_iter().find(was_durable).filter(|_| !accept_lost_tags) {
-        return Err(FtlError::TagLost(hole));
+    if let Some(hole) = holes.into_iter().find(was_durable) {
+        if !accept_lost_tags {
+            return Err(FtlError::TagLost(hole));
+        }
+        known.doubt = true;
     }
     known.durable = durable;
     for (page, tag) in tags {
@@ -181,25 +212,25 @@ fn scan<N: Nand<Page: Bytes, Oob = Tag>>(
         // read. Others were torn by the cut if they are damaged.
         if tag.seq <= durable || is_intact(&mut ftl.nand, page)? {
             known.take_page(page, tag, since);
+        } else {
+            known.doubt = true;
         }
     }
     Ok(())
 }
 
-/// The last page of each block that is known to be durable: by its number, or because a tag says
-/// so. A tag that was programmed before the block was void says nothing of it.
+/// The last page of each block that some tag says to be durable. A tag that was programmed before
+/// the block was void says nothing of it.
 fn durable_tails(
     geometry: Geometry,
-    tags: &[(Ppn, Tag)],
-    durable: u64,
+    said: impl Iterator<Item = (u64, Tails)>,
     void_before: &BTreeMap<u32, u64>,
 ) -> HashMap<BlockId, Ppn> {
     let mut tails: HashMap<BlockId, Ppn> = HashMap::new();
-    for (at, tag) in tags {
-        let itself = Some(*at).filter(|_| tag.seq <= durable);
-        for page in named(tag.tails).filter(|page| page.0 < geometry.pages()).chain(itself) {
+    for (seq, said) in said {
+        for page in named(said).filter(|page| page.0 < geometry.pages()) {
             let block = geometry.block_of(page);
-            if void_before.get(&block.0).is_none_or(|void| tag.seq > *void) {
+            if void_before.get(&block.0).is_none_or(|void| seq > *void) {
                 let tail = tails.entry(block).or_insert(page);
                 *tail = page.max(*tail);
             }
@@ -221,11 +252,11 @@ fn is_intact<N: Nand<Page: Bytes, Oob = Tag>>(nand: &mut N, page: Ppn) -> Result
 fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
     ftl: &mut Ftl<N, NandJournal, N::Page>,
     found: &Found,
-    known: &Knowledge,
+    known: &mut Knowledge,
     accept_lost_tags: bool,
 ) -> Result<(), FtlError> {
-    let place = |birth: u64| known.places.get(&birth).map(|(_, page)| *page);
     let geometry = ftl.nand.geometry();
+    let since = found.checkpoint.seq;
     let mut targets = Vec::with_capacity(found.checkpoint.table.len());
     for lpn in 0..found.checkpoint.table.len() as u32 {
         let (facts, trimmed) = known.facts.of(lpn);
@@ -234,23 +265,34 @@ fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
             settled = match fact {
                 // The record of a merge may be lost while the copy that was moved as an object is
                 // kept.
-                Fact::Written => place(seq).map(|page| {
+                Fact::Written => known.place(seq).map(|page| {
                     let shared = known.objects.contains(&page);
                     if shared { Target::Shared(page, seq) } else { Target::Own(page) }
                 }),
                 Fact::Merged { birth, hint } => {
-                    let erased = known.is_void(geometry, hint);
-                    let at_hint = match ftl.nand.read_oob(hint) {
-                        Ok(tag) => tag.birth == birth && tag.seq <= found.checkpoint.seq,
-                        Err(NandError::Unreadable(_)) if erased || place(birth).is_some() => false,
-                        Err(NandError::Unreadable(page)) if seq <= known.durable && !accept_lost_tags => {
-                            return Err(FtlError::TagLost(page));
-                        }
-                        Err(NandError::Unreadable(_) | NandError::Erased(_)) => false,
-                        Err(other) => return Err(other.into()),
+                    let at_hint = || match ftl.nand.read_oob(hint) {
+                        Ok(tag) => Ok((tag.birth == birth && tag.seq <= since).then_some(hint)),
+                        Err(NandError::Unreadable(_) | NandError::Erased(_)) => Ok(None),
+                        Err(other) => Err(other),
                     };
-                    let page = place(birth).or(at_hint.then_some(hint));
-                    page.map(|page| Target::Shared(page, birth))
+                    match known.place(birth).map_or_else(at_hint, |page| Ok(Some(page)))? {
+                        Some(page) => Some(Target::Shared(page, birth)),
+                        // Both were durable once: what came before must not come back.
+                        None if seq <= known.durable => {
+                            let is_void = known.is_void(geometry, hint);
+                            match ftl.nand.read_oob(hint) {
+                                Err(NandError::Unreadable(page)) if !accept_lost_tags && !is_void => {
+                                    return Err(FtlError::TagLost(page));
+                                }
+                                _ => Some(Target::Lost),
+                            }
+                        }
+                        // The cut took the content.
+                        None => {
+                            known.doubt = true;
+                            None
+                        }
+                    }
                 }
             };
             if settled.is_some() {
@@ -260,8 +302,11 @@ fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
         if settled.is_none() && !trimmed {
             settled = at_checkpoint(lpn, found, known, geometry);
         }
-        if matches!(settled, Some(Target::Lost)) && !accept_lost_tags {
-            return Err(FtlError::ContentLost(lpn));
+        if matches!(settled, Some(Target::Lost)) {
+            if !accept_lost_tags {
+                return Err(FtlError::ContentLost(lpn));
+            }
+            known.doubt = true;
         }
         targets.push(settled);
     }
@@ -280,32 +325,18 @@ fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
             };
         }
     }
-    let lost = (0..).zip(&targets).filter(|(_, target)| matches!(target, Some(Target::Lost)));
-    point_nowhere(ftl, &lost.map(|(lpn, _)| lpn).collect::<Vec<_>>())
-}
-
-/// Maps logical pages to pages that do not hold them, and that nothing owns: reads of them fail
-/// until they are written again, and garbage collection copies them as lost.
-fn point_nowhere<N: Nand<Page: Bytes, Oob = Tag>>(
-    ftl: &mut Ftl<N, NandJournal, N::Page>,
-    lost: &[u32],
-) -> Result<(), FtlError> {
-    let geometry = ftl.nand.geometry();
-    let first = crate::journal::Journal::<N>::reserved(&ftl.journal);
-    let mut pages = (geometry.page(BlockId(first), 0).0..geometry.pages()).map(Ppn);
-    for lpn in lost {
-        loop {
-            let page = pages.next().ok_or(FtlError::NoRoom)?;
-            let holds_it = match ftl.nand.read_oob(page) {
-                Ok(tag) => tag.kind == Kind::Lpn(*lpn),
-                Err(NandError::Unreadable(_) | NandError::Erased(_)) => false,
-                Err(other) => return Err(other.into()),
-            };
-            if ftl.map.owner(page).is_none() && !holds_it {
-                ftl.map.point(*lpn, page);
-                break;
-            }
-        }
+    // What is lost shares one page that nothing owns, under a birth that no page has: reads fail
+    // until something is written, and garbage collection copies it as lost.
+    let nowhere = |ftl: &Ftl<N, NandJournal, N::Page>| {
+        let first = crate::journal::Journal::<N>::reserved(&ftl.journal);
+        let mut pages = (geometry.page(BlockId(first), 0).0..geometry.pages()).map(Ppn);
+        pages.find(|page| ftl.map.owner(*page).is_none()).ok_or(FtlError::NoRoom)
+    };
+    let mut shared = None;
+    for (lpn, _) in (0..).zip(&targets).filter(|(_, target)| matches!(target, Some(Target::Lost))) {
+        let page = shared.map_or_else(|| nowhere(ftl), Ok)?;
+        shared = Some(page);
+        ftl.map.share(lpn, page, known.highest + 2 * NUMBERS_AHEAD);
     }
     Ok(())
 }

@@ -67,9 +67,14 @@ impl DurableTails {
         }
     }
 
-    /// What the tag of `page` is to say.
-    pub(super) fn carry(&mut self, page: Ppn) -> Tails {
-        let carrier = self.geometry.block_of(page);
+    /// Whether a page is durable of which no tag says so.
+    pub(super) fn are_unsaid(&self) -> bool {
+        let unsaid = |block| self.tails.get(block).is_some_and(|tail| tail.said_in.is_none());
+        self.to_say.iter().any(unsaid)
+    }
+
+    /// What the tag of a page of the block `carrier` is to say.
+    pub(super) fn carry(&mut self, carrier: BlockId) -> Tails {
         let mut said = Tails::default();
         let mut left = said.iter_mut();
         while let Some(block) = self.to_say.pop_front() {
@@ -124,7 +129,7 @@ mod tests {
         Geometry { blocks: 9, pages_per_block: 8, channels: 1, page_bytes: 512, oob_bytes: 128 };
 
     fn said(tails: &mut DurableTails, carrier: u32) -> Vec<u32> {
-        named(tails.carry(Ppn(carrier))).map(|page| page.0).collect()
+        named(tails.carry(SHAPE.block_of(Ppn(carrier)))).map(|page| page.0).collect()
     }
 
     #[test]

@@ -97,7 +97,7 @@ where
         self.checkpoint_if_due()?;
         let seq = self.next_seq();
         self.journal.record(&mut self.nand, Record::Trim { seq, lpn, count }, self.durable)?;
-        self.unlogged = true;
+        (self.changed, self.unlogged) = (seq, true);
         self.buffer.retain(|(buffered, _)| !(lpn..lpn + count).contains(buffered));
         for lpn in lpn..lpn + count {
             if let Some(died) = self.map.unmap(lpn) {
@@ -182,10 +182,10 @@ where
         // The number is taken only now: taking a block syncs the flash and voids what came before
         // in the block.
         let seq = self.next_seq();
-        let tails = self.tails.carry(page);
+        let tails = self.tails.carry(block);
         let tag = Tag { kind, lost, birth: birth.unwrap_or(seq), seq, durable: self.durable, tails };
         let programmed = self.nand.program(page, after, content, &tag);
-        (self.programmed, self.said) = (seq, self.durable);
+        (self.changed, self.said) = (seq, self.durable);
         self.blocks.clock += 1;
         self.since_checkpoint += 1;
         self.open[s] = (index + 1 < geometry.pages_per_block).then_some((block, index + 1));

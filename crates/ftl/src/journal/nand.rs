@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Times that a block is erased, or a checkpoint written, before the journal gives up.
 const ATTEMPTS: u32 = 3;
+/// Pages of the log that wait for their second copies, at most.
+const ONE_COPY: usize = 8;
 /// Bytes of the data of a checkpoint's last page that mean something.
 const END_BYTES: usize = 12;
 
@@ -42,15 +44,22 @@ pub struct NandJournal {
     number: u64,
     /// Records that are not programmed yet.
     pending: Vec<Record>,
-    /// The next place in the log half, and the number of the next log page.
-    place: u32,
+    /// The next place in each part of the log half, and the number of the next log page.
+    places: [u32; 2],
     log_page: u32,
-    /// The sequence number of the last record that was taken.
-    last_seq: u64,
+    /// Log pages that have no second copy yet.
+    one_copy: Vec<(Vec<u8>, Tag)>,
     /// Log pages that are not known to be durable, with the last sequence number in each.
     unsynced: VecDeque<(u32, u64)>,
     /// Log pages from the start that are durable.
     log_durable: u32,
+}
+
+/// What a page of the log says besides its records.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    seq: u64,
+    tails: Tails,
 }
 
 /// What was read of a journal.
@@ -60,6 +69,12 @@ pub(crate) struct Found {
     pub(crate) records: Vec<Record>,
     /// The highest sequence number that some page of the log says to be durable.
     pub(crate) durable: u64,
+    /// The highest sequence number of a page of the journal.
+    pub(crate) highest: u64,
+    /// The tails that pages of the log name, with the sequence numbers of those pages.
+    pub(crate) tails: Vec<(u64, Tails)>,
+    /// A checkpoint is lost, or a page of the log in part.
+    pub(crate) doubt: bool,
 }
 
 /// A page of the log, from all copies of it that were found.
@@ -104,9 +119,9 @@ impl NandJournal {
             halves: [area(2 * slot, half), area(2 * slot + half, half)],
             number: 0,
             pending: Vec::new(),
-            place: 0,
+            places: [0; 2],
             log_page: 0,
-            last_seq: 0,
+            one_copy: Vec::new(),
             unsynced: VecDeque::new(),
             log_durable: 0,
         }
@@ -114,6 +129,13 @@ impl NandJournal {
 
     fn half(&self) -> Area {
         self.halves[(self.number % 2) as usize]
+    }
+
+    /// The parts of the log half: each has a copy of every page. Of an odd number of blocks one is
+    /// not used.
+    fn parts(&self) -> [Area; 2] {
+        let (half, blocks) = (self.half(), self.half().blocks / 2);
+        [Area { blocks, ..half }, Area { first: half.first + blocks, blocks }]
     }
 
     /// Blocks at the start of the flash that are the journal's.
@@ -184,25 +206,56 @@ impl NandJournal {
         }
     }
 
+    /// Programs one copy of a page of the log in a part of the half; whether there was room.
+    fn put_in_part<N: Nand<Page: Bytes, Oob = Tag>>(
+        &mut self,
+        nand: &mut N,
+        part: usize,
+        data: &N::Page,
+        tag: &Tag,
+    ) -> Result<bool, FtlError> {
+        let area = self.parts()[part];
+        while self.places[part] < area.pages(self.geometry) {
+            let page = area.page(self.geometry, self.places[part]);
+            self.places[part] += 1;
+            match nand.program(page, 0, data, tag) {
+                Ok(_) => return Ok(true),
+                Err(NandError::ProgramFailed(_)) => {}
+                Err(other) => return Err(other.into()),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Programs the copies that are missing. Without room for them the first copies stand alone: a
+    /// checkpoint is due then.
+    fn put_second<N: Nand<Page: Bytes, Oob = Tag>>(&mut self, nand: &mut N) -> Result<(), FtlError> {
+        for (data, tag) in std::mem::take(&mut self.one_copy) {
+            self.put_in_part(nand, 1, &data.into(), &tag)?;
+        }
+        Ok(())
+    }
+
     fn padded(&self, mut data: Vec<u8>) -> Vec<u8> {
         data.resize(self.geometry.page_bytes as usize, 0);
         data
     }
 
     /// The next page of the log, and how many records are in it.
-    fn next_log_page(&self, durable: u64) -> (Vec<u8>, Tag, usize) {
+    fn next_log_page(&self, durable: u64, mark: Option<Mark>) -> (Vec<u8>, Tag, usize) {
         // More records than a page holds are left if the last attempt failed.
         let now = self.pending.len().min(self.per_page());
         let place = |record| LogPlace { log: self.number, page: self.log_page, record };
         let records = (0..).zip(&self.pending[..now]);
         let data = self.padded(records.flat_map(|(n, record)| record.encode(place(n))).collect());
+        let last = self.pending[..now].last().map_or(0, Record::seq);
         let tag = Tag {
             kind: Kind::Log { page: self.log_page, durable: self.log_durable, records: now as u32 },
             lost: false,
             birth: self.number,
-            seq: self.pending[..now].last().map_or(self.last_seq, Record::seq),
+            seq: mark.map_or(last, |mark| mark.seq),
             durable,
-            tails: Tails::default(),
+            tails: mark.map_or_else(Tails::default, |mark| mark.tails),
         };
         (data, tag, now)
     }
@@ -211,17 +264,22 @@ impl NandJournal {
         &mut self,
         nand: &mut N,
         durable: u64,
+        mark: Option<Mark>,
     ) -> Result<(), FtlError> {
         while let Some(&(page, _)) = self.unsynced.front().filter(|(_, last)| *last <= durable) {
             self.log_durable = page + 1;
             self.unsynced.pop_front();
         }
-        let (data, tag, now) = self.next_log_page(durable);
-        self.place = self.put(nand, self.half(), self.place, &data.into(), &tag)?;
+        let (data, tag, now) = self.next_log_page(durable, mark);
+        if self.put_in_part(nand, 0, &data.clone().into(), &tag)? {
+            self.one_copy.push((data, tag));
+        } else if !self.put_in_part(nand, 1, &data.into(), &tag)? {
+            return Err(FtlError::JournalFailed);
+        }
         self.unsynced.push_back((self.log_page, tag.seq));
         self.log_page += 1;
         self.pending.drain(..now);
-        Ok(())
+        if self.one_copy.len() >= ONE_COPY { self.put_second(nand) } else { Ok(()) }
     }
 
     fn try_checkpoint<N: Nand<Page: Bytes, Oob = Tag>>(
@@ -266,13 +324,16 @@ impl NandJournal {
         Ok(found)
     }
 
-    /// The checkpoint of a slot, and its number.
+    /// The checkpoint of a slot, and its number; `highest` becomes the sequence number of a page of
+    /// it, if that is higher.
     fn load_slot<N: Nand<Page: Bytes, Oob = Tag>>(
         &self,
         nand: &mut N,
         slot: Area,
+        highest: &mut u64,
     ) -> Result<Option<(u64, Loaded)>, FtlError> {
         let found = self.pages(nand, slot)?;
+        *highest = found.iter().map(|(tag, _)| tag.seq).fold(*highest, u64::max);
         let ends = found.iter().filter_map(|(tag, data)| match tag.kind {
             Kind::CheckpointEnd(pages) => Some((tag.birth, pages, data.as_ref())),
             _ => None,
@@ -305,15 +366,19 @@ impl NandJournal {
 
     /// Reads what a journal kept.
     pub(crate) fn load<N: Nand<Page: Bytes, Oob = Tag>>(&mut self, nand: &mut N) -> Result<Found, FtlError> {
-        let mut slots = Vec::new();
+        let (mut slots, mut highest) = (Vec::new(), 0);
         for slot in self.slots {
-            slots.extend(self.load_slot(nand, slot)?);
+            slots.extend(self.load_slot(nand, slot, &mut highest)?);
         }
+        let both = slots.len() == 2;
         let newest = slots.into_iter().max_by_key(|(number, _)| *number);
         let (number, checkpoint) = newest.ok_or(FtlError::NoCheckpoint)?;
         // The log of the next checkpoint exists if that one was made and is damaged now. Both logs
         // together then say all that happened since this checkpoint.
+        // What pages of a checkpoint say to be durable counts for that checkpoint only: it passes
+        // over what the cut before it took.
         let (mut logs, mut last, mut durable) = (BTreeMap::new(), number, checkpoint.seq);
+        let mut tails = Vec::new();
         let mut durable_pages: BTreeMap<u64, u32> = BTreeMap::new();
         for half in self.halves {
             for (tag, data) in self.pages(nand, half)? {
@@ -323,6 +388,8 @@ impl NandJournal {
                     continue;
                 }
                 durable = durable.max(tag.durable);
+                highest = highest.max(tag.seq);
+                tails.push((tag.seq, tag.tails));
                 let known = durable_pages.entry(tag.birth).or_default();
                 *known = before.max(*known);
                 let place = LogPlace { log: tag.birth, page, record: 0 };
@@ -347,9 +414,10 @@ impl NandJournal {
                 return Err(FtlError::LogDamaged(lost));
             }
         }
+        let doubt = !both || last > number || !logs.values().all(LogPage::is_whole);
         let mut records: Vec<Record> = logs.into_values().flat_map(|page| page.records).collect();
         records.retain(|record| record.seq() > checkpoint.seq);
-        Ok(Found { checkpoint, records, durable })
+        Ok(Found { checkpoint, records, durable, highest, tails, doubt })
     }
 }
 
@@ -359,39 +427,51 @@ impl<N: Nand<Page: Bytes, Oob = Tag>> Journal<N> for NandJournal {
     }
 
     fn record(&mut self, nand: &mut N, record: Record, durable: u64) -> Result<(), FtlError> {
-        self.last_seq = record.seq();
         self.pending.push(record);
         if self.pending.len() >= self.per_page() {
-            self.program_log(nand, durable)?;
+            self.program_log(nand, durable, None)?;
         }
         Ok(())
     }
 
     fn flush(&mut self, nand: &mut N, durable: u64) -> Result<(), FtlError> {
         while !self.pending.is_empty() {
-            self.program_log(nand, durable)?;
+            self.program_log(nand, durable, None)?;
         }
         Ok(())
     }
 
     fn draft(&mut self, nand: &mut N, durable: u64) -> Result<(), FtlError> {
         // Without room the next flush says so.
-        if !self.pending.is_empty() && self.place < self.half().pages(self.geometry) {
-            let (data, tag, _) = self.next_log_page(durable);
-            nand.draft(self.half().page(self.geometry, self.place), &data.into(), &tag)?;
+        let (part, place) = (self.parts()[0], self.places[0]);
+        if !self.pending.is_empty() && place < part.pages(self.geometry) {
+            let (data, tag, _) = self.next_log_page(durable, None);
+            nand.draft(part.page(self.geometry, place), &data.into(), &tag)?;
         }
         Ok(())
     }
 
-    fn mark(&mut self, nand: &mut N, durable: u64) -> Result<(), FtlError> {
-        self.program_log(nand, durable)
+    fn mark(&mut self, nand: &mut N, seq: u64, durable: u64, tails: Tails) -> Result<(), FtlError> {
+        // More records than a page holds are left if an attempt failed.
+        while self.pending.len() > self.per_page() {
+            self.program_log(nand, durable, None)?;
+        }
+        self.program_log(nand, durable, Some(Mark { seq, tails }))?;
+        self.put_second(nand)
+    }
+
+    fn lags(&self) -> bool {
+        !self.one_copy.is_empty()
     }
 
     fn is_full(&self) -> bool {
-        self.place >= self.half().pages(self.geometry) / 4 * 3
+        let most = self.parts()[0].pages(self.geometry) / 4 * 3;
+        self.places.iter().any(|place| *place >= most)
     }
 
     fn checkpoint(&mut self, nand: &mut N, image: &Image<'_>) -> Result<(), FtlError> {
+        // If this checkpoint is lost, the log before it is needed.
+        self.put_second(nand)?;
         let (stream, number) = (image.encode(), self.number + 1);
         let mut left = ATTEMPTS;
         while let Err(error) = self.try_checkpoint(nand, &stream, image.seq, number) {
@@ -401,7 +481,7 @@ impl<N: Nand<Page: Bytes, Oob = Tag>> Journal<N> for NandJournal {
             }
         }
         self.number = number;
-        (self.place, self.log_page, self.log_durable) = (0, 0, 0);
+        (self.places, self.log_page, self.log_durable) = ([0; 2], 0, 0);
         self.unsynced.clear();
         Self::erase(nand, self.half())?;
         nand.sync()?;

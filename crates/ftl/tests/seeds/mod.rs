@@ -4,6 +4,8 @@
 //! reads another's content. `PUMICE_FTL_SEEDS` sets the seeds (`cargo xtask ftl-cases --seeds N` or
 //! `--seeds A..B`).
 
+pub(crate) mod losses;
+
 use pumice_flash::{BlockId, Nand, NandError, Random};
 use pumice_ftl::{Bytes, Config, Flush, Ftl, FtlError, NandJournal, Scheme, Tag, recover};
 
