@@ -61,7 +61,7 @@ fn block() -> Coded<FileNand<Bytes>> {
 
 fn program(nand: &mut Coded<FileNand<Bytes>>, page: u32, byte: u8) {
     let (kind, seq) = (Kind::Lpn(page), u64::from(page) + 1);
-    let tag = Tag { kind, lost: false, birth: seq, seq, durable: 0, tails: [0; 4] };
+    let tag = Tag { kind, lost: false, birth: seq, seq, durable: 0, generation: 0, tails: [0; 4] };
     nand.program(Ppn(page), 0, &vec![byte; PAGE].into(), &tag).unwrap();
 }
 

@@ -1,6 +1,7 @@
 //! Blocks: which are free, open, closed or retired, and how many live pages they hold.
 
 use crate::dedup::Stream;
+use crate::tag::generation_of;
 use crate::victim::{BlockFacts, Victim};
 use pumice_flash::{BlockId, Geometry, Ppn};
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,6 +96,16 @@ impl Blocks {
 
     pub(crate) fn erases(&self, block: u32) -> u32 {
         self.erases[block as usize]
+    }
+
+    /// The generation of pages that are programmed in a block now.
+    pub(crate) fn generation(&self, block: u32) -> u16 {
+        generation_of(self.erases(block))
+    }
+
+    /// Whether a block is free, and known to be erased.
+    pub(crate) fn is_ready(&self, block: u32) -> bool {
+        self.state(block) == State::Free && self.erased[block as usize]
     }
 
     pub(crate) fn block_of(&self, page: Ppn) -> u32 {

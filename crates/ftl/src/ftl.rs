@@ -213,8 +213,12 @@ where
     }
 
     /// Whether a page holds what the map says it does, by its tag. A write that flash lost, or put
-    /// elsewhere, leaves a page whose checksums are right and whose data are another's.
+    /// elsewhere, leaves a page whose checksums are right and whose data are another's, or older.
     fn fits(&self, page: Ppn, tag: &Tag) -> bool {
+        let generation = self.blocks.generation(self.blocks.block_of(page));
+        if ![0, generation].contains(&tag.generation) {
+            return false;
+        }
         match (self.map.owner(page), tag.kind) {
             (Some(Owner::Lpn(lpn)), Kind::Lpn(named)) => lpn == named,
             (Some(Owner::Object(object)), Kind::Lpn(_) | Kind::Object) => {

@@ -44,10 +44,18 @@ pub struct Tag {
     pub seq: u64,
     /// All sequence numbers up to this one were durable when the page was programmed.
     pub durable: u64,
+    /// Which erase of its block came before this program: its erase count modulo 65,535, plus 1. 0: not
+    /// known.
+    pub generation: u16,
     /// Pages that were durable, with those before them in their blocks, when this one was
     /// programmed: the last ones that were programmed before a sync. A page that loses its tag is
     /// known by them to have been there.
     pub tails: Tails,
+}
+
+/// The generation of pages that are programmed after so many erases of their block.
+pub(crate) fn generation_of(erases: u32) -> u16 {
+    (erases % 65_535) as u16 + 1
 }
 
 /// Up to four pages, each as its number plus 1, then zeros.
@@ -79,7 +87,8 @@ impl Tag {
         let about_data = if let Kind::Log { records, .. } = self.kind { records } else { data_crc };
         let mut out = Vec::with_capacity(MIN_OOB_BYTES as usize);
         out.extend(MAGIC);
-        out.extend([kind, if self.lost { LOST } else { 0 }, 0, 0]);
+        out.extend([kind, if self.lost { LOST } else { 0 }]);
+        out.extend(self.generation.to_le_bytes());
         out.extend([number, self.birth, self.seq, self.durable].iter().flat_map(|n| n.to_le_bytes()));
         out.extend(about_data.to_le_bytes());
         out.extend(self.tails.iter().flat_map(|tail| tail.to_le_bytes()));
@@ -113,6 +122,7 @@ impl Tag {
             birth: u64::from_le_bytes(field(oob, 16)?),
             seq: u64::from_le_bytes(field(oob, 24)?),
             durable: u64::from_le_bytes(field(oob, 32)?),
+            generation: u16::from_le_bytes(field(oob, 6)?),
             tails: tails(oob)?,
         };
         let sane = [tag.birth, tag.seq, tag.durable].iter().all(|&seq| seq <= MAX_SEQ);

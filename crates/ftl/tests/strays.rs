@@ -263,3 +263,97 @@ fn a_durable_page_that_reads_as_erased_is_damage() {
     nand.inner_mut().forget(first);
     assert_eq!(recover(nand, CONFIG(), false).err(), Some(FtlError::TagLost(first)));
 }
+
+/// What a page holds, in the medium.
+fn slot(drive: &Drive, page: Ppn) -> Slot {
+    drive.nand().inner().now[page.0 as usize].clone()
+}
+
+/// A page shows what it held before the last erase of its block: its last write was lost.
+fn show_again(nand: &mut Coded<Loose>, page: Ppn, old: &Slot) {
+    let nand = nand.inner_mut();
+    (nand.now[page.0 as usize], nand.synced[page.0 as usize]) = (old.clone(), old.clone());
+}
+
+/// Writes until a page that held logical page 50 holds it again, after an erase. Gives what it held
+/// first.
+fn at_the_same_page(drive: &mut Drive) -> (Ppn, Slot) {
+    let mut held = std::collections::BTreeMap::new();
+    for n in 0..60_000 {
+        (0..1 + n % 7).for_each(|lpn| write(drive, lpn, n));
+        write(drive, 50, n);
+        drive.flush(0).unwrap();
+        let page = place(drive, 50);
+        if let Some(old) = held.insert(page, slot(drive, page)) {
+            return (page, old);
+        }
+    }
+    panic!("no page held it twice");
+}
+
+#[test]
+fn what_a_page_held_before_its_block_was_erased_is_not_read_for_what_it_holds_now() {
+    let mut drive = drive();
+    let (page, old) = at_the_same_page(&mut drive);
+    // In this life, in the next one, and when the page is from before a checkpoint.
+    show_again(drive.nand_mut(), page, &old);
+    for life in 0..3 {
+        let lost = read(&mut drive, 50);
+        assert!(
+            matches!(lost, Err(FtlError::Damaged { lpn: 50, .. } | FtlError::Misplaced { lpn: 50, .. })),
+            "life {life}: {lost:?}"
+        );
+        drive.checkpoint().unwrap();
+        drive = recover(drive.into_nand(), CONFIG(), false).unwrap();
+    }
+}
+
+#[test]
+fn an_old_tag_in_place_of_a_durable_one_is_a_lost_tag() {
+    for (erased_ahead, in_order) in [(false, false), (false, true), (true, false)] {
+        let mut drive = drive();
+        let geometry = drive.nand().geometry();
+        // What each page holds, and held before.
+        for n in 0..200 {
+            (0..40).for_each(|lpn| write(&mut drive, lpn, n));
+            drive.flush(0).unwrap();
+        }
+        let before: Vec<Slot> = drive.nand().inner().now.clone();
+        // Blocks that are erased are taken first.
+        let config = Config { erase_at_once: if erased_ahead { 64 } else { 1 }, ..CONFIG() };
+        drive = recover(drive.into_nand(), config, false).unwrap();
+        // A block is begun, or is erased; then comes a checkpoint.
+        for n in 200.. {
+            (0..3).for_each(|lpn| write(&mut drive, lpn, n));
+            let at = geometry.index_of(place(&drive, 2));
+            let wanted = if erased_ahead { at == PER_BLOCK - 1 } else { (5..9).contains(&at) };
+            let next = Ppn(place(&drive, 2).0 + 1);
+            if wanted && (erased_ahead || before[next.0 as usize].is_some()) {
+                break;
+            }
+        }
+        drive.flush(0).unwrap();
+        if erased_ahead {
+            while drive.erase_ahead(0).unwrap() {}
+        }
+        drive.checkpoint().unwrap();
+        write(&mut drive, 50, 1);
+        write(&mut drive, 51, 1);
+        drive.flush(0).unwrap();
+        drive.mark().unwrap();
+        let page = place(&drive, 50);
+        let mut old = before[page.0 as usize].clone();
+        assert!(old.is_some(), "its block was in use before");
+        if in_order {
+            // As drives of earlier versions wrote it, without a generation.
+            let oob = &mut old.as_mut().unwrap().1;
+            oob[6..8].fill(0);
+            let sum = crc32c::crc32c(&oob[..60]);
+            oob[60..64].copy_from_slice(&sum.to_le_bytes());
+        }
+        let mut nand = drive.into_nand();
+        show_again(&mut nand, page, &old);
+        let refused = recover(nand, config, false).err();
+        assert_eq!(refused, Some(FtlError::TagLost(page)), "{erased_ahead} {in_order}");
+    }
+}

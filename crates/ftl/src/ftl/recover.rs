@@ -9,7 +9,7 @@ use crate::content::Bytes;
 use crate::error::FtlError;
 use crate::journal::{Found, NandJournal, Record};
 use crate::map::entry_of;
-use crate::tag::{Kind, Tag, Tails};
+use crate::tag::{Kind, Tag, Tails, generation_of};
 use facts::{Fact, Facts};
 use pumice_flash::{BlockId, Geometry, Nand, NandError, Ppn};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -42,6 +42,10 @@ struct Knowledge {
     copies: HashMap<u32, (u64, Ppn)>,
     /// When each block was last about to be erased.
     void_before: BTreeMap<u32, u64>,
+    /// How often each block was about to be erased, and the generation of its new pages, if they
+    /// say one.
+    erased: HashMap<u32, u32>,
+    generations: HashMap<u32, u16>,
     highest: u64,
     /// All sequence numbers up to this one were durable.
     durable: u64,
@@ -67,6 +71,17 @@ impl Knowledge {
         self.void_before.contains_key(&geometry.block_of(page).0)
     }
 
+    /// How often a block was erased: so often at the checkpoint.
+    fn erases(&self, block: u32, before: u32) -> u32 {
+        match self.generations.get(&block) {
+            Some(generation) => {
+                let more = u32::from(*generation) + 65_535 - u32::from(generation_of(before));
+                before.saturating_add(more % 65_535)
+            }
+            None => before.saturating_add(self.erased.get(&block).copied().unwrap_or(0)),
+        }
+    }
+
     fn take_records(&mut self, records: &[Record]) {
         for record in records {
             let seq = match *record {
@@ -78,6 +93,7 @@ impl Knowledge {
                 Record::Erase { seq, block } => {
                     let last = self.void_before.entry(block).or_default();
                     *last = seq.max(*last);
+                    *self.erased.entry(block).or_default() += 1;
                     seq
                 }
             };
@@ -130,7 +146,7 @@ pub fn recover<N: Nand<Page: Bytes, Oob = Tag>>(
     let first = crate::journal::Journal::<N>::reserved(&ftl.journal);
     for block in first..geometry.blocks {
         let entry = found.checkpoint.blocks[block as usize];
-        let erases = entry.erases.saturating_add(u32::from(known.void_before.contains_key(&block)));
+        let erases = known.erases(block, entry.erases);
         ftl.blocks.restore(block, erases, entry.retired, entry.stream, live[block as usize]);
     }
     ftl.stats = found.checkpoint.stats;
@@ -166,22 +182,33 @@ fn scan<N: Nand<Page: Bytes, Oob = Tag>>(
             Err(NandError::Unreadable(_) | NandError::Erased(_)) => true,
             Err(other) => return Err(other.into()),
         };
-        if !begun && void.is_none() && !entry.open && !entry.retired {
+        if !begun && void.is_none() && !entry.open && !entry.erased && !entry.retired {
             continue;
         }
+        let (generation, mut last) = (generation_of(entry.erases), 0);
         let valid_from = void.unwrap_or(0).max(since);
         let before = holes.len();
         for index in 0..geometry.pages_per_block {
             let page = geometry.page(BlockId(block), index);
             match ftl.nand.read_oob(page) {
                 Ok(tag) if tag.seq > valid_from => {
+                    if tag.generation != 0 {
+                        known.generations.insert(block, tag.generation);
+                    }
                     durable = durable.max(tag.durable);
                     tags.push((page, tag));
                     // The cut took a page, and not one that came after it in its block.
                     known.doubt |= holes.len() > before;
                 }
-                // From before the checkpoint.
-                Ok(_) if entry.open && void.is_none() => {}
+                // From before the checkpoint, and not from before the last erase.
+                Ok(tag)
+                    if entry.open
+                        && void.is_none()
+                        && tag.seq > last
+                        && [0, generation].contains(&tag.generation) =>
+                {
+                    last = tag.seq;
+                }
                 Ok(_) | Err(NandError::Erased(_)) => holes.push(page),
                 Err(NandError::Unreadable(_)) => {
                     known.doubt |= !entry.retired;

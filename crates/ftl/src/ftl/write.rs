@@ -183,7 +183,8 @@ where
         // in the block.
         let seq = self.next_seq();
         let tails = self.tails.carry(block);
-        let tag = Tag { kind, lost, birth: birth.unwrap_or(seq), seq, durable: self.durable, tails };
+        let (birth, generation) = (birth.unwrap_or(seq), self.blocks.generation(block.0));
+        let tag = Tag { kind, lost, birth, seq, durable: self.durable, generation, tails };
         let programmed = self.nand.program(page, after, content, &tag);
         (self.changed, self.said) = (seq, self.durable);
         self.blocks.clock += 1;

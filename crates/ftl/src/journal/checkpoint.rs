@@ -10,10 +10,13 @@ use pumice_flash::Geometry;
 use std::collections::HashSet;
 
 const MAGIC: [u8; 4] = *b"PFTC";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+/// Without generations in tags, and without [`ERASED`].
+const EARLIER: u32 = 2;
 const HEADER: usize = 40 + 8 * Stats::KEPT;
 const RETIRED: u32 = 1;
 const OPEN: u32 = 2;
+const ERASED: u32 = 4;
 /// The bits from this one on are the stream of a block.
 const STREAM_AT: u32 = 8;
 
@@ -54,6 +57,7 @@ impl Image<'_> {
             let flags = match self.blocks.state(block) {
                 State::Retired => RETIRED,
                 State::Open | State::Failing => OPEN,
+                State::Free if self.blocks.is_ready(block) => ERASED,
                 State::Free | State::Closed | State::Reserved => 0,
             };
             out.extend(self.blocks.erases(block).to_le_bytes());
@@ -70,6 +74,8 @@ pub(crate) struct BlockEntry {
     pub(crate) erases: u32,
     pub(crate) retired: bool,
     pub(crate) open: bool,
+    /// It was free and erased.
+    pub(crate) erased: bool,
     /// The stream that it was last taken for.
     pub(crate) stream: Stream,
 }
@@ -108,7 +114,7 @@ impl Loaded {
     /// Takes a stream apart; `None` if it is not a checkpoint of a drive of this shape.
     pub(crate) fn decode(stream: &[u8], limits: &Limits) -> Option<Self> {
         let mut fields = Fields(stream);
-        if fields.bytes()? != MAGIC || fields.word()? != VERSION {
+        if fields.bytes()? != MAGIC || ![EARLIER, VERSION].contains(&fields.word()?) {
             return None;
         }
         let (seq, pages, objects) = (fields.long()?, fields.long()?, fields.long()?);
@@ -133,7 +139,8 @@ impl Loaded {
             let (erases, flags) = (fields.word()?, fields.word()?);
             let stream = u8::try_from(flags >> STREAM_AT).ok().filter(|s| usize::from(*s) < Stream::COUNT)?;
             let (retired, open) = (flags & RETIRED != 0, flags & OPEN != 0);
-            Some(BlockEntry { erases, retired, open, stream: Stream(stream) })
+            let (erased, stream) = (flags & ERASED != 0, Stream(stream));
+            Some(BlockEntry { erases, retired, open, erased, stream })
         };
         let blocks = (0..blocks).map(block).collect::<Option<Vec<_>>>()?;
         // Each page belongs to one logical page or one object.

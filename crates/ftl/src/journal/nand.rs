@@ -255,6 +255,7 @@ impl NandJournal {
             birth: self.number,
             seq: mark.map_or(last, |mark| mark.seq),
             durable,
+            generation: 0,
             tails: mark.map_or_else(Tails::default, |mark| mark.tails),
         };
         (data, tag, now)
@@ -292,7 +293,7 @@ impl NandJournal {
         let slot = self.slots[(number % 2) as usize];
         Self::erase(nand, slot)?;
         let tails = Tails::default();
-        let tag = |kind| Tag { kind, lost: false, birth: number, seq, durable: seq, tails };
+        let tag = |kind| Tag { kind, lost: false, birth: number, seq, durable: seq, generation: 0, tails };
         let (mut place, mut pages) = (0, 0);
         for chunk in stream.chunks(self.geometry.page_bytes as usize) {
             let data = self.padded(chunk.to_vec()).into();
