@@ -9,6 +9,8 @@ use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 /// Bytes of a logical block: `BLKSSZGET` of linux/fs.h, `_IO(0x12, 104)`.
 const BLKSSZGET: libc::c_ulong = 0x1268;
@@ -170,6 +172,34 @@ pub(crate) fn lives_in_memory(file: &File) -> bool {
     // SAFETY: the call succeeded, so it filled the structure.
     let kind = unsafe { about.assume_init() }.f_type;
     kind == libc::TMPFS_MAGIC || kind == RAMFS_MAGIC
+}
+
+/// Bytes that are free in the file system of a folder, those that are kept for root included.
+///
+/// # Errors
+/// If the folder cannot be opened.
+pub fn free_bytes(folder: &Path) -> io::Result<u64> {
+    let folder = File::open(folder)?;
+    let mut about = MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the descriptor is open, and the call writes one statfs to the pointer, which is valid
+    // for that.
+    check(unsafe { libc::fstatfs(folder.as_raw_fd(), about.as_mut_ptr()) })?;
+    // SAFETY: the call succeeded, so it filled the structure.
+    let about = unsafe { about.assume_init() };
+    Ok(about.f_bfree.saturating_mul(u64::try_from(about.f_bsize).unwrap_or(0)))
+}
+
+/// Finds out whether a file could be created in a folder, by one without a name, which is gone
+/// when this returns. File systems without such files are taken at their word.
+///
+/// # Errors
+/// If it could not.
+pub fn check_new_file(folder: &Path) -> io::Result<()> {
+    let opened = File::options().write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(folder);
+    match opened {
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(()),
+        other => other.map(drop),
+    }
 }
 
 /// Raises the soft limit of open descriptors to the hard limit, and returns it.

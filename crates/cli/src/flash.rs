@@ -4,7 +4,8 @@ use crate::failure::Failure;
 use crate::text::{count, print, print_json};
 use clap::{Args, Subcommand};
 use pumice_flashdrive::{
-    Examined, FlashError, FlashSpec, PAGE_BYTES, Superblock, bare, examine, format, format_op, plan, repair,
+    Examined, FlashError, FlashSpec, PAGE_BYTES, Superblock, bare, check_place, examine, format, format_op,
+    plan, repair,
 };
 use pumice_ftl::FtlError;
 use pumice_units::format_binary;
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 
 /// The exit code if something is wrong with the drive, or was until this check repaired it.
 const FINDINGS: u8 = 1;
-/// Most damaged pages that are listed.
+/// Most damaged pages, and most losses, that are listed.
 const NAMED: usize = 100;
 /// The streams by their numbers.
 const STREAMS: [&str; 8] = [
@@ -50,7 +51,8 @@ pub(crate) struct FormatArgs {
     /// Overwrite the file or device, whatever it holds
     #[arg(long)]
     overwrite: bool,
-    /// Only show what would be created
+    /// Only show what would be created; fails as the command itself would, if the place is not
+    /// empty, in use or too small
     #[arg(long)]
     dry_run: bool,
     /// Print one JSON document
@@ -76,8 +78,9 @@ pub(crate) struct CheckArgs {
     /// Write damaged superblocks again
     #[arg(long)]
     repair: bool,
-    /// With --repair: give up durable pages whose tags are lost. Older versions of their logical
-    /// pages then become current, and nothing shows which pages those are
+    /// With --repair: give up durable pages whose tags or contents are lost. Where a tag is lost,
+    /// an older version of its logical page becomes current, and nothing shows which page that is;
+    /// where contents are lost, reads of the page fail until it is written again
     #[arg(long, requires = "repair")]
     accept_lost_tags: bool,
     /// Print one JSON document
@@ -154,6 +157,25 @@ struct Damage {
     error: String,
 }
 
+/// A durable tag, by its page on the flash, or the contents of a logical page, that are lost.
+#[derive(Debug, Serialize)]
+struct Loss {
+    flash_page: Option<u32>,
+    logical_page: Option<u32>,
+    error: String,
+}
+
+impl Loss {
+    fn of(error: &FtlError) -> Self {
+        let (flash_page, logical_page) = match error {
+            FtlError::TagLost(page) => (Some(page.0), None),
+            FtlError::ContentLost(lpn) => (None, Some(*lpn)),
+            _ => (None, None),
+        };
+        Self { flash_page, logical_page, error: error.to_string() }
+    }
+}
+
 /// What a drive holds.
 #[derive(Debug, Serialize)]
 struct Document {
@@ -186,6 +208,9 @@ struct Check {
     damaged: Vec<Damage>,
     damaged_pages: usize,
     contradictions: Vec<String>,
+    /// Durable tags and contents that are lost.
+    lost: Vec<Loss>,
+    lost_pages: usize,
     repaired_superblocks: usize,
     accepted_lost_tags: bool,
 }
@@ -279,12 +304,22 @@ fn check_text(check: &Check) -> String {
     for contradiction in &check.contradictions {
         text += &format!("  tables: {contradiction}\n");
     }
+    for loss in &check.lost {
+        text += &format!("  lost: {}\n", loss.error);
+    }
+    if check.lost_pages > check.lost.len() {
+        text += &format!("  lost: {} more\n", check.lost_pages - check.lost.len());
+    }
+    if check.lost_pages > 0 && !check.accepted_lost_tags {
+        text += "  no node can serve the drive while this is lost; pumice flash check --repair \
+                 --accept-lost-tags gives it up\n";
+    }
     if check.repaired_superblocks > 0 {
         let slots = count(check.repaired_superblocks as u64, "slot");
         text += &format!("  {slots} of superblocks written again\n");
     }
     if check.accepted_lost_tags {
-        text += "  durable pages whose tags are lost are ignored from now on\n";
+        text += "  what is lost is given up: it is passed over from now on\n";
     }
     text
 }
@@ -317,7 +352,9 @@ fn make(args: &FormatArgs) -> Result<ExitCode, Failure> {
         // Before it is made: what it takes is seen in time.
         print(&shape.text(&superblock));
     }
-    if !args.dry_run {
+    if args.dry_run {
+        check_place(&args.drive, &superblock, args.overwrite)?;
+    } else {
         format(&args.drive, &superblock, args.overwrite)?;
     }
     if args.json {
@@ -328,34 +365,39 @@ fn make(args: &FormatArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Looks at every page of a drive. If durable tags are lost and `accept` says so, those pages are
-/// passed over; then the result says so too.
-fn look(path: &Path, accept: bool) -> Result<(Examined, bool), FlashError> {
+/// Looks at every page of a drive. What was durable and is lost is passed over and named.
+fn look(path: &Path) -> Result<Examined, FlashError> {
     match examine(path, true, false) {
-        Err(FlashError::Ftl { source: FtlError::TagLost(_) | FtlError::ContentLost(_), .. }) if accept => {
-            Ok((examine(path, true, true)?, true))
+        Err(FlashError::Ftl { source: FtlError::TagLost(_) | FtlError::ContentLost(_), .. }) => {
+            examine(path, true, true)
         }
-        other => Ok((other?, false)),
+        other => other,
     }
 }
 
 fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
-    let (mut found, lost_tags) = look(&args.path, args.accept_lost_tags)?;
+    let found = look(&args.path)?;
+    let give_up = args.accept_lost_tags && !found.lost.is_empty();
     let (mut repaired_superblocks, mut left) = (0, found.damaged_slots);
-    if args.repair && (lost_tags || found.damaged_slots.contains(&true)) {
-        repaired_superblocks = repair(&args.path, lost_tags)?.slots;
+    if args.repair && (give_up || found.damaged_slots.contains(&true)) {
+        repaired_superblocks = repair(&args.path, give_up)?.slots;
         // What is written now is looked at again, but for the pages: nothing was done to them.
-        left = examine(&args.path, false, false)?.damaged_slots;
+        left = examine(&args.path, false, true)?.damaged_slots;
     }
-    let nothing_found = found.is_sound() && !lost_tags;
-    let as_found = std::mem::replace(&mut found.damaged_slots, left);
+    let nothing_found = found.is_sound();
+    let lost = found.lost.iter().take(NAMED).map(Loss::of).collect();
+    let lost_pages = found.lost.len();
+    let is_mended = found.damaged.is_empty()
+        && found.contradictions.is_empty()
+        && left == [false; 4]
+        && (give_up || lost_pages == 0);
     let damaged = found.damaged.iter().take(NAMED).map(|damaged| Damage {
         logical_page: damaged.lpn,
         offset_bytes: u64::from(damaged.lpn) * u64::from(PAGE_BYTES),
         error: damaged.error.to_string(),
     });
     let check = Check {
-        result: match (nothing_found, found.is_sound()) {
+        result: match (nothing_found, is_mended) {
             (true, _) => "sound",
             (false, true) => "repaired",
             (false, false) => "damaged",
@@ -364,10 +406,11 @@ fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
         damaged: damaged.collect(),
         damaged_pages: found.damaged.len(),
         contradictions: found.contradictions.clone(),
+        lost,
+        lost_pages,
         repaired_superblocks,
-        accepted_lost_tags: lost_tags,
+        accepted_lost_tags: give_up,
     };
-    found.damaged_slots = as_found;
     show(&document(&args.path, &found, Some(check)), &found, args.json);
     Ok(if nothing_found { ExitCode::SUCCESS } else { ExitCode::from(FINDINGS) })
 }

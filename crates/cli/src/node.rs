@@ -9,8 +9,8 @@ use pumice_blockdev::raise_descriptor_limit;
 use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
 use pumice_node::serve::{
-    BackendError, Drive, DriveConfig, DriveSource, HostFaces, NodeConfig, Peer, Server, Service, busy_poll, listen_address,
-    metrics_address,
+    BackendError, Drive, DriveConfig, DriveSource, HostFaces, NodeConfig, Peer, Server, Service, busy_poll,
+    listen_address, metrics_address,
 };
 use pumice_nvme::controller::Limits;
 use pumice_nvme::spec::Nqn;

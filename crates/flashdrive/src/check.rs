@@ -39,13 +39,19 @@ pub struct Examined {
     pub damaged: Vec<DamagedPage>,
     /// Tables that contradict each other; none in a sound drive.
     pub contradictions: Vec<String>,
+    /// What was durable and is lost: tags, and contents of logical pages. The drive can be recovered
+    /// only without them.
+    pub lost: Vec<FtlError>,
 }
 
 impl Examined {
     /// Whether anything is wrong with it.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        self.damaged.is_empty() && self.contradictions.is_empty() && self.damaged_slots == [false; 4]
+        self.damaged.is_empty()
+            && self.contradictions.is_empty()
+            && self.lost.is_empty()
+            && self.damaged_slots == [false; 4]
     }
 }
 
@@ -68,7 +74,7 @@ fn either_superblock(path: &Path, device: &Arc<FileDevice>) -> Result<Superblock
 }
 
 /// Recovers a drive in memory, and looks at it; nothing is written. If `every_page` says so, every
-/// mapped page is read. `accept_lost_tags`: a durable page without a readable tag is passed over.
+/// mapped page is read. `accept_lost_tags`: what was durable and is lost is passed over and named.
 ///
 /// # Errors
 /// If somebody has the drive open for writing, or it cannot be recovered.
@@ -91,8 +97,9 @@ pub fn examine(path: &Path, every_page: bool, accept_lost_tags: bool) -> Result<
         }
     }
     let contradictions = if every_page { layer.contradictions() } else { Vec::new() };
+    let lost = layer.passed_over();
     let (census, stats, wear) = (layer.census(), layer.stats(), layer.wear());
-    Ok(Examined { superblock, damaged_slots, census, stats, wear, pages_read, damaged, contradictions })
+    Ok(Examined { superblock, damaged_slots, census, stats, wear, pages_read, damaged, contradictions, lost })
 }
 
 /// What was repaired.

@@ -42,8 +42,18 @@ pub enum FlashError {
         /// Bytes that are needed.
         needs: u64,
     },
+    /// The file system has no room for a new drive.
+    #[error("{path}: the file system has {has} free bytes, and the drive needs {needs}")]
+    NoRoom {
+        /// The path.
+        path: String,
+        /// Bytes that there are.
+        has: u64,
+        /// Bytes that are needed.
+        needs: u64,
+    },
     /// The drive cannot be recovered.
-    #[error("{path}: {source}")]
+    #[error("{path}: {source}{}", hint(source))]
     Ftl {
         /// The path.
         path: String,
@@ -87,4 +97,12 @@ pub enum FlashError {
         /// What is wrong with it.
         why: String,
     },
+}
+
+/// What the operator can do about it, where that is something.
+const fn hint(error: &FtlError) -> &'static str {
+    match error {
+        FtlError::TagLost(_) | FtlError::ContentLost(_) => "; `pumice flash check` lists all that is lost",
+        _ => "",
+    }
 }

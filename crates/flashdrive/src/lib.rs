@@ -35,6 +35,6 @@ pub use nand::FileNand;
 pub use outbox::{Job, Outbox};
 pub use overlay::Overlay;
 pub use page::Page;
-pub use place::{format, in_memory, open, plan};
+pub use place::{check_place, format, in_memory, open, plan};
 pub use spec::{FlashSpec, bare, format_op};
 pub use superblock::{Superblock, SuperblockError};

@@ -8,14 +8,17 @@ use crate::nand::FileNand;
 use crate::page::Page;
 use crate::spec::{FlashSpec, USUAL_OP, format_op};
 use crate::superblock::{Superblock, SuperblockError};
-use pumice_blockdev::{BlockDevice, DeviceMedium, FileDevice, MemoryDevice, OpenMode, Options, check_memory};
+use pumice_blockdev::{
+    BlockDevice, DeviceMedium, FileDevice, MemoryDevice, OpenMode, Options, check_memory, check_new_file,
+    free_bytes,
+};
 use pumice_flash::BlockId;
 use pumice_ftl::{Coded, Fingerprint, Ftl, NandJournal, Scheme};
 use pumice_units::format_binary;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -98,16 +101,23 @@ pub fn in_memory(spec: &FlashSpec) -> Result<FlashDrive, FlashError> {
         .map_err(|source| FlashError::Ftl { path: name, source })
 }
 
-/// Makes a drive at a path. What is there is destroyed if `overwrite` says so, else refused.
-///
-/// # Errors
-/// If there is something, or it cannot be made.
-pub fn format(spec: &FlashSpec, superblock: &Superblock, overwrite: bool) -> Result<(), FlashError> {
+/// What is at the path of a drive that is to be made.
+#[derive(Debug)]
+enum There {
+    Nothing,
+    /// An empty file.
+    Empty,
+    /// A file with something in it, held.
+    File(FileDevice),
+    /// A block device, held.
+    Device(FileDevice),
+}
+
+/// Looks whether a drive can be made at a path. Writes nothing.
+fn look(spec: &FlashSpec, superblock: &Superblock, overwrite: bool) -> Result<There, FlashError> {
     let path = &spec.path;
-    let bytes = superblock.layout.file_bytes();
-    let Some(meta) = at_path(path, found(path))? else { return make_file(path, superblock) };
-    let short = |has| FlashError::Short { path: spec.to_string(), has, needs: bytes };
-    let room = if meta.file_type().is_block_device() { Room::All } else { Room::OfFile };
+    let needs = superblock.layout.file_bytes();
+    let Some(meta) = at_path(path, found(path))? else { return Ok(There::Nothing) };
     if !meta.file_type().is_block_device() {
         if !meta.file_type().is_file() {
             let why = io::Error::new(io::ErrorKind::InvalidInput, "is neither a block device nor a file");
@@ -116,23 +126,59 @@ pub fn format(spec: &FlashSpec, superblock: &Superblock, overwrite: bool) -> Res
         if !overwrite && meta.len() > 0 {
             return Err(FlashError::NotEmpty(spec.to_string()));
         }
-        if meta.len() == 0 {
-            return fill_empty(path, superblock);
-        }
-        // Held before its length changes: somebody may have it open.
-        let held = open_device(path)?;
-        let file = at_path(path, OpenOptions::new().write(true).open(path))?;
-        at_path(path, file.set_len(bytes))?;
-        drop(held);
+        return Ok(if meta.len() == 0 { There::Empty } else { There::File(open_device(path)?) });
     }
     let device = open_device(path)?;
-    if device.size_bytes() < bytes {
-        return Err(short(device.size_bytes()));
+    if device.size_bytes() < needs {
+        return Err(FlashError::Short { path: spec.to_string(), has: device.size_bytes(), needs });
     }
     if !overwrite && !is_blank(&device)? {
         return Err(FlashError::NotEmpty(spec.to_string()));
     }
-    write_drive(Arc::new(device), superblock, room)
+    Ok(There::Device(device))
+}
+
+/// Finds out whether [`format`](fn@format) would refuse to make a drive, or lack the room or the
+/// permission for it. Writes nothing; what is at the path is held for a moment.
+///
+/// # Errors
+/// As [`format`](fn@format).
+pub fn check_place(spec: &FlashSpec, superblock: &Superblock, overwrite: bool) -> Result<(), FlashError> {
+    let path = &spec.path;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let has = match look(spec, superblock, overwrite)? {
+        There::Device(_) => return Ok(()),
+        There::File(_) => at_path(path, std::fs::metadata(path))?.blocks() * 512,
+        There::Empty => lock_empty(path).map(|_| 0)?,
+        There::Nothing => {
+            at_path(path, path.file_name().ok_or_else(|| io::ErrorKind::InvalidInput.into()))?;
+            at_path(path, check_new_file(folder))?;
+            0
+        }
+    };
+    let needs = superblock.layout.file_bytes();
+    let has = at_path(path, free_bytes(folder))?.saturating_add(has);
+    if has < needs { Err(FlashError::NoRoom { path: spec.to_string(), has, needs }) } else { Ok(()) }
+}
+
+/// Makes a drive at a path. What is there is destroyed if `overwrite` says so, else refused.
+///
+/// # Errors
+/// If there is something, or it cannot be made.
+pub fn format(spec: &FlashSpec, superblock: &Superblock, overwrite: bool) -> Result<(), FlashError> {
+    let path = &spec.path;
+    match look(spec, superblock, overwrite)? {
+        There::Nothing => make_file(path, superblock),
+        There::Empty => fill_empty(path, superblock),
+        There::File(held) => {
+            // Held before its length changes: somebody may have it open.
+            let file = at_path(path, OpenOptions::new().write(true).open(path))?;
+            at_path(path, file.set_len(superblock.layout.file_bytes()))?;
+            drop(held);
+            write_drive(Arc::new(open_device(path)?), superblock, Room::OfFile)
+        }
+        There::Device(device) => write_drive(Arc::new(device), superblock, Room::All),
+    }
 }
 
 fn found(path: &Path) -> io::Result<Option<std::fs::Metadata>> {
@@ -159,11 +205,10 @@ fn is_blank(device: &FileDevice) -> Result<bool, FlashError> {
     Ok(true)
 }
 
-/// Makes a drive in a file that is there and empty. It is empty again if that fails.
-fn fill_empty(path: &Path, superblock: &Superblock) -> Result<(), FlashError> {
+/// Opens and locks a file that is there and empty.
+fn lock_empty(path: &Path) -> Result<File, FlashError> {
     let name = || path.display().to_string();
     let file = at_path(path, OpenOptions::new().write(true).open(path))?;
-    // Held before its length changes: somebody may be making a drive of it.
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(FlashError::InUse(name())),
@@ -172,6 +217,13 @@ fn fill_empty(path: &Path, superblock: &Superblock) -> Result<(), FlashError> {
     if at_path(path, file.metadata())?.len() > 0 {
         return Err(FlashError::NotEmpty(name()));
     }
+    Ok(file)
+}
+
+/// Makes a drive in a file that is there and empty. It is empty again if that fails.
+fn fill_empty(path: &Path, superblock: &Superblock) -> Result<(), FlashError> {
+    // Held before its length changes: somebody may be making a drive of it.
+    let file = lock_empty(path)?;
     at_path(path, file.set_len(superblock.layout.file_bytes()))?;
     at_path(path, file.unlock())?;
     // If somebody else has it now, it is theirs.

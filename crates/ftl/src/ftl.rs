@@ -23,7 +23,7 @@ use crate::stats::Stats;
 use crate::tag::{Kind, Tag};
 use crate::victim::VictimPolicy;
 use pumice_flash::{BlockId, Nand, NandError, Nanos, Ppn};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use tails::DurableTails;
 
 /// How long hashes of a page take.
@@ -110,6 +110,10 @@ pub struct Ftl<N, J, C> {
     open: [OpenBlock; Stream::COUNT],
     buffer: VecDeque<(u32, C)>,
     stats: Stats,
+    /// What the recovery passed over although it was durable: pages whose tag is lost, and logical
+    /// pages whose content is.
+    lost_tags: BTreeSet<Ppn>,
+    lost_contents: BTreeSet<u32>,
     /// The next sequence number.
     seq: u64,
     /// All sequence numbers up to this one are durable.
@@ -170,6 +174,8 @@ where
             open: [None; Stream::COUNT],
             buffer: VecDeque::new(),
             stats: Stats::default(),
+            lost_tags: BTreeSet::new(),
+            lost_contents: BTreeSet::new(),
             seq: 1,
             durable: 0,
             since_checkpoint: 0,
@@ -183,6 +189,27 @@ where
             journal,
             config,
         })
+    }
+
+    /// What the recovery of this drive passed over although it was durable, because the caller
+    /// accepted that: [`FtlError::TagLost`] and [`FtlError::ContentLost`], each once.
+    #[must_use]
+    pub fn passed_over(&self) -> Vec<FtlError> {
+        let tags = self.lost_tags.iter().map(|page| FtlError::TagLost(*page));
+        tags.chain(self.lost_contents.iter().map(|lpn| FtlError::ContentLost(*lpn))).collect()
+    }
+
+    /// Passes over what was durable and is lost.
+    ///
+    /// # Errors
+    /// The loss itself, unless it is accepted.
+    fn pass_over(&mut self, loss: FtlError, accepted: bool) -> Result<(), FtlError> {
+        match loss {
+            FtlError::TagLost(page) if accepted => drop(self.lost_tags.insert(page)),
+            FtlError::ContentLost(lpn) if accepted => drop(self.lost_contents.insert(lpn)),
+            other => return Err(other),
+        }
+        Ok(())
     }
 
     /// Reads a logical page, not before the time `after`; `None` if nothing was written there.

@@ -404,10 +404,20 @@ fn lost_tags_that_are_accepted_are_a_finding() {
     let bytes = std::fs::read(&path).unwrap();
     let data = bytes.chunks(PAGE as usize).position(|page| page == content(304)).unwrap() as u64 * PAGE;
     file(&path).write_all_at(&[0xEE], tag_of(&path, data) + 9).unwrap();
+    // They are listed, and what gives them up is named.
     for words in [&["check", name][..], &["check", name, "--repair"]] {
         let (code, out, why) = flash(words);
-        assert!(code == 2 && why.contains("was durable") && out.is_empty(), "{out}{why}");
+        assert!(code == 1 && why.is_empty(), "{out}{why}");
+        assert!(out.contains("was durable") && out.contains("--accept-lost-tags"), "{out}");
+        let (code, found) = json(words);
+        assert_eq!((code, &found["check"]["result"]), (1, &"damaged".into()), "{found}");
+        assert_eq!(found["check"]["lost_pages"], 1);
+        assert!(found["check"]["lost"][0]["flash_page"].is_u64(), "{found}");
+        assert_eq!(found["check"]["accepted_lost_tags"], false);
     }
+    // Nothing was given up: the drive cannot be served, and the message says what to do.
+    let (code, _, why) = flash(&["status", name]);
+    assert!(code == 2 && why.contains("pumice flash check"), "{why}");
     let (code, found) = json(&["check", name, "--repair", "--accept-lost-tags"]);
     assert_eq!((code, &found["check"]["result"]), (1, &"repaired".into()), "{found}");
     assert_eq!(found["check"]["accepted_lost_tags"], true);
@@ -484,4 +494,40 @@ fn a_flash_drive_in_memory_is_measured_without_files() {
     let done = pumice().args(["bench", "flash"]).output().unwrap();
     let why = String::from_utf8(done.stderr).unwrap();
     assert!(done.status.code() == Some(2) && why.contains("FOLDER"), "{why}");
+}
+
+#[test]
+fn a_dry_run_of_a_format_refuses_what_the_format_refuses() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("full"), "a letter").unwrap();
+    std::fs::write(path("empty"), "").unwrap();
+    assert_eq!(flash(&["format", &format!("{},capacity=4MiB", path("held"))]).0, 0);
+    let _node = start(&format!("flash:{}", path("held")));
+    let cases = [
+        (path("full"), "4MiB", &[][..], "--overwrite"),
+        (path("held"), "4MiB", &["--overwrite"], "another program"),
+        (path("none/drive"), "4MiB", &[], "No such file"),
+        (path(""), "4MiB", &["--overwrite"], "neither a block device nor a file"),
+    ];
+    for (name, capacity, more, word) in cases {
+        let drive = format!("{name},capacity={capacity}");
+        let words = [&["format", &drive][..], more].concat();
+        let format = flash(&words);
+        assert!(format.0 == 2 && format.2.contains(word), "{format:?}");
+        let dry = flash(&[&words[..], &["--dry-run"]].concat());
+        assert_eq!((dry.0, &dry.2), (2, &format.2), "{words:?}");
+    }
+    // More than the file system has.
+    let drive = format!("{},capacity=7TiB", path("new"));
+    let (code, _, why) = flash(&["format", &drive, "--dry-run"]);
+    assert!(code == 2 && why.contains("free bytes"), "{why}");
+    // What would succeed does, and nothing is written.
+    for name in [path("empty"), path("new")] {
+        let (code, out, why) = flash(&["format", &format!("{name},capacity=4MiB"), "--dry-run"]);
+        assert!(code == 0 && out.contains("nothing was written"), "{out}{why}");
+    }
+    assert_eq!(std::fs::metadata(path("empty")).unwrap().len(), 0);
+    assert_eq!(std::fs::read(path("full")).unwrap(), b"a letter");
+    assert!(!Path::new(&path("new")).exists());
 }

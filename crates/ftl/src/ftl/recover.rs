@@ -226,10 +226,8 @@ fn scan<N: Nand<Page: Bytes, Oob = Tag>>(
         *tail = (*page).max(*tail);
     }
     let was_durable = |hole: &Ppn| tails.get(&geometry.block_of(*hole)).is_some_and(|tail| tail >= hole);
-    if let Some(hole) = holes.into_iter().find(was_durable) {
-        if !accept_lost_tags {
-            return Err(FtlError::TagLost(hole));
-        }
+    for hole in holes.into_iter().filter(was_durable) {
+        ftl.pass_over(FtlError::TagLost(hole), accept_lost_tags)?;
         known.doubt = true;
     }
     known.durable = durable;
@@ -307,12 +305,12 @@ fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
                         // Both were durable once: what came before must not come back.
                         None if seq <= known.durable => {
                             let is_void = known.is_void(geometry, hint);
-                            match ftl.nand.read_oob(hint) {
-                                Err(NandError::Unreadable(page)) if !accept_lost_tags && !is_void => {
-                                    return Err(FtlError::TagLost(page));
-                                }
-                                _ => Some(Target::Lost),
+                            if let (Err(NandError::Unreadable(page)), false) =
+                                (ftl.nand.read_oob(hint), is_void)
+                            {
+                                ftl.pass_over(FtlError::TagLost(page), accept_lost_tags)?;
                             }
+                            Some(Target::Lost)
                         }
                         // The cut took the content.
                         None => {
@@ -330,9 +328,7 @@ fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
             settled = at_checkpoint(lpn, found, known, geometry);
         }
         if matches!(settled, Some(Target::Lost)) {
-            if !accept_lost_tags {
-                return Err(FtlError::ContentLost(lpn));
-            }
+            ftl.pass_over(FtlError::ContentLost(lpn), accept_lost_tags)?;
             known.doubt = true;
         }
         targets.push(settled);
