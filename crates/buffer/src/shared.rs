@@ -42,6 +42,12 @@ impl SharedBuffer {
         Self { buffer: Arc::clone(&self.buffer), range: start + range.start..start + range.end }
     }
 
+    /// The whole buffer, to be written again; `None` if somebody else has a clone or a part of it.
+    #[must_use]
+    pub fn into_buffer(self) -> Option<AlignedBuffer> {
+        Arc::into_inner(self.buffer)
+    }
+
     /// Bytes of memory that live as long as it does.
     #[must_use]
     pub fn memory(&self) -> usize {
@@ -90,5 +96,8 @@ mod tests {
         drop(whole);
         assert_eq!(part[..], bytes[4608..5120]);
         assert!(part.part(512..512).is_empty());
+        let last = part.clone();
+        assert!(part.into_buffer().is_none(), "there is another part of it");
+        assert_eq!(last.into_buffer().unwrap()[..9000], bytes);
     }
 }

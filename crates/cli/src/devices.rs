@@ -80,11 +80,7 @@ fn open(paths: &[PathBuf], access: Access, beside_nodes: bool) -> Result<Vec<Arc
         seen.push((real, name));
         let device = FileDevice::open(path, mode, Options::default())?;
         check_unused(path, &device, access, beside_nodes, Path::new("/sys"))?;
-        let device = match tagging.as_ref().and_then(|tagging| tagging.atomic) {
-            Some(unit) => device.with_atomic_unit(unit),
-            None => device,
-        };
-        let device: Arc<dyn BlockDevice> = Arc::new(device);
+        let device: Arc<dyn BlockDevice> = tagged::promised(device, tagging.as_ref());
         out.push(match tagging {
             Some(tagging) => tagged::beside(device, path, &tagging, access.write)?,
             None => device,

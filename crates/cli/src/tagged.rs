@@ -25,6 +25,14 @@ pub(crate) fn split(name: &Path) -> Result<(PathBuf, Option<Tagging>), Failure> 
     }
 }
 
+/// The drive, with what is promised of it.
+pub(crate) fn promised(drive: FileDevice, tagging: Option<&Tagging>) -> Arc<FileDevice> {
+    Arc::new(match tagging.and_then(|tagging| tagging.atomic) {
+        Some(unit) => drive.with_atomic_unit(unit),
+        None => drive,
+    })
+}
+
 /// Opens a drive with its tags. Without `write`, the tags must have been closed cleanly, because
 /// replaying their log would write to the drive.
 pub(crate) fn beside(

@@ -1,6 +1,7 @@
 //! A bounded log in a region of a medium.
 
 mod ahead;
+mod append;
 mod end;
 
 use self::ahead::{Ahead, READ_AHEAD};
@@ -180,40 +181,9 @@ impl<M: Medium> Ring<M> {
         self.end_run();
     }
 
-    /// Appends a record and returns its number. It is durable after the next [`sync`](Self::sync).
-    ///
-    /// # Errors
-    /// [`RingError::Full`] if there is no room, or the medium fails; then it is not there.
-    pub fn append(&mut self, body: &[u8]) -> Result<u64, RingError> {
-        match self.append_all([body])?[..] {
-            [number] => Ok(number),
-            _ => Err(RingError::Full(body.len())),
-        }
-    }
-
-    /// Appends records in their order, as many as there is room for, and returns the numbers of
-    /// these. Records that lie side by side are written at once; all are durable after the next
-    /// [`sync`](Self::sync), and before it any of them may be.
-    ///
-    /// # Errors
-    /// If the medium fails; then none of them is there.
-    pub fn append_all<B: AsRef<[u8]>>(
-        &mut self,
-        bodies: impl IntoIterator<Item = B>,
-    ) -> Result<Vec<u64>, RingError> {
-        let bodies: Vec<B> = bodies.into_iter().collect();
-        let (live, write_at) = (self.live.len(), self.write_at);
-        let Prepared { numbers, runs } = self.prepare(bodies.iter().map(|body| body.as_ref().len()));
-        for run in &runs {
-            let mut bytes = vec![0; run.len];
-            self.fill(run, &mut bytes, |at, into| into.copy_from_slice(bodies[at].as_ref()));
-            if let Err(error) = self.medium.write_at(run.at, &bytes) {
-                self.live.truncate(live);
-                self.write_at = write_at;
-                return Err(error.into());
-            }
-        }
-        Ok(numbers)
+    /// The medium, on which the caller writes what was [prepared](Self::prepare).
+    pub const fn medium(&self) -> &M {
+        &self.medium
     }
 
     /// Gives places to records with bodies of these lengths, as many as there is room for. The
@@ -249,16 +219,19 @@ impl<M: Medium> Ring<M> {
         Run { at: self.start + at, len: len as usize, records: first..first + 1, heads: vec![head] }
     }
 
-    /// Fills the bytes of a run, which are zeros before. `body` fills the body of a record, counted
-    /// from the first that was prepared.
+    /// Fills the bytes of a run, whatever they are before. `body` fills the body of a record,
+    /// counted from the first that was prepared; what is left between records becomes zeros.
     ///
     /// # Panics
     /// If `into` has not as many bytes as the run.
     pub fn fill(&self, run: &Run, into: &mut [u8], mut body: impl FnMut(usize, &mut [u8])) {
         assert_eq!(into.len(), run.len, "bytes of a run");
+        let mut filled = 0;
         for (at, head) in run.records.clone().zip(&run.heads) {
             let begin = (self.start + head.placed.at - run.at) as usize;
-            let record = &mut into[begin..begin + HEADER + head.body];
+            into[filled..begin].fill(0);
+            filled = begin + HEADER + head.body;
+            let record = &mut into[begin..filled];
             record[..4].copy_from_slice(&MAGIC);
             let fields = [head.placed.sequence, head.previous, head.oldest, head.synced];
             for (field, value) in record[8..40].chunks_exact_mut(8).zip(fields) {
@@ -270,6 +243,7 @@ impl<M: Medium> Ring<M> {
             let crc = self.checksum(head.placed.at, record);
             record[4..8].copy_from_slice(&crc.to_le_bytes());
         }
+        into[filled..].fill(0);
     }
 
     /// Makes every record that was appended durable.

@@ -185,8 +185,8 @@ impl TagFile {
         Err(if old { BadHeader::Version(OLD_SLOTS.version) } else { BadHeader::Magic }.into())
     }
 
-    /// Whether [`open`](Self::open) would take it if it were as long as [`sizes_for`] wants it. Nothing is
-    /// written.
+    /// Whether [`open`](Self::open) would take it if it were as long as [`sizes_for`] wants it.
+    /// Nothing is written.
     ///
     /// # Errors
     /// As [`open`](Self::open).

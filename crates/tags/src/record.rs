@@ -104,12 +104,20 @@ impl Record {
         bytes
     }
 
-    /// Fills the [bytes](Self::encoded_bytes) of the body of a log record, which are zeros before.
+    /// Fills the [bytes](Self::encoded_bytes) of the body of a log record, whatever they are
+    /// before.
     ///
     /// # Panics
     /// If there are more or fewer of them.
     pub fn encode_into(&self, geometry: &Geometry, bytes: &mut [u8]) {
         assert_eq!(bytes.len(), self.encoded_bytes(geometry), "bytes of a record");
+        let carried = match &*self.change {
+            Change::Tags { data, .. } => data.as_ref().map_or(0, Vec::len),
+            Change::Zeros(_) => 0,
+        };
+        // The data fill the rest completely.
+        let described = bytes.len() - carried;
+        bytes[..described].fill(0);
         let (head, rest) = bytes.split_at_mut(HEAD);
         let (kind, carries) = match &*self.change {
             Change::Tags { data, .. } => (1, data.is_some()),
@@ -242,6 +250,10 @@ mod tests {
         let all = [geometry, self::geometry(512), large(4096, Place::First), large(512, Place::Last)];
         for geometry in all {
             for record in [record(&geometry), zeros.clone()] {
+                // Into memory that was used before, too.
+                let mut used = vec![0xA5; record.encoded_bytes(&geometry)];
+                record.encode_into(&geometry, &mut used);
+                assert_eq!(used, record.encode(&geometry));
                 assert_eq!(Record::decode(&geometry, &record.encode(&geometry)), Ok(record));
             }
         }

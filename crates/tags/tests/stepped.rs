@@ -417,3 +417,45 @@ fn a_failed_write_of_the_log_fails_the_command_and_every_later_one() {
     assert!(bytes.iter().all(|byte| *byte == 0));
     stepped.leave(user);
 }
+
+#[test]
+fn commits_use_the_same_memory_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = Files::make(folder.path(), 4096);
+    let device = files.open();
+    if !has_steps(&device) {
+        return;
+    }
+    let stepped = device.stepped().unwrap();
+    let user = stepped.join(Arc::new(|| {})).unwrap();
+    let (mut commits, mut memories) = (0, std::collections::HashSet::new());
+    for token in 0..60 {
+        let data = SharedBuffer::copy_of(&content(token % 7, 1));
+        let command = SteppedCommand::Write { offset: token % 7 * GRAIN, data, durable: false };
+        stepped.begin(user, token, command).unwrap();
+        while stepped.is_busy(user) {
+            let mut steps = Vec::new();
+            stepped.steps(user, &mut steps);
+            for step in steps {
+                match step {
+                    Step::Carry(step, mut request) => {
+                        if let (DirectMemory::Bytes(memory), DirectOperation::Write { durable: true }) =
+                            (&request.memory, request.operation)
+                        {
+                            memories.insert(memory.start().as_ptr() as usize);
+                            commits += 1;
+                        }
+                        let result = request.carry_out();
+                        stepped.carried(user, step, request, result);
+                    }
+                    Step::Aside(step) => stepped.aside(user, step),
+                    Step::Done { result, .. } => result.unwrap(),
+                }
+            }
+        }
+        // Others want memory meanwhile, which an allocator would take from what was freed.
+        std::mem::forget(SharedBuffer::copy_of(&[1; 2 * GRAIN as usize]));
+    }
+    assert!(commits >= 60 && memories.len() <= 2, "{commits} commits, {} memories", memories.len());
+    stepped.leave(user);
+}

@@ -426,3 +426,23 @@ fn an_end_marker_that_is_torn_brings_back_no_record() {
     }
     assert!((300..1200).contains(&torn), "{torn}");
 }
+
+#[test]
+fn records_are_the_same_in_memory_that_was_used_before() {
+    let store = store(1);
+    let (mut ring, _) = open(&store).unwrap();
+    for unit in [512, 4096] {
+        ring.set_unit(unit);
+        let Prepared { runs, .. } = ring.prepare([10, 700, 464, 3]);
+        for run in &runs {
+            let body = |at: usize, body: &mut [u8]| body.fill(at as u8 + 1);
+            let (mut new, mut used) = (vec![0; run.len], vec![0xA5; run.len]);
+            ring.fill(run, &mut new, body);
+            ring.fill(run, &mut used, body);
+            assert!(new == used, "{unit}");
+        }
+        ring.synced();
+        let last = ring.live.back().unwrap().sequence;
+        ring.release(last).unwrap();
+    }
+}

@@ -258,7 +258,7 @@ impl Carrier {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let (appended, runs) = log.prepare(records);
         let writes = runs.iter().map(|run| {
-            let mut bytes = AlignedBuffer::new(run.len);
+            let mut bytes = log.memory(run.len);
             log.fill(run, records, &mut bytes[..run.len]);
             DirectRequest {
                 device: self.tags(),
@@ -305,9 +305,14 @@ impl Carrier {
                 }
                 let commit = shared.commit.as_mut().expect("the commit under way");
                 commit.left -= 1;
+                let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+                if let DirectMemory::Bytes(memory) = request.memory {
+                    memory.into_buffer().into_iter().for_each(|memory| log.give_back(memory));
+                }
                 if commit.left == 0 {
                     let UnderWay { appended, .. } = shared.commit.take().expect("it was there");
-                    self.log.lock().unwrap_or_else(PoisonError::into_inner).synced();
+                    log.synced();
+                    drop(log);
                     shared.machine.committed(&appended.numbers, appended.full, appended.low);
                 }
             }

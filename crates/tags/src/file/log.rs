@@ -3,15 +3,23 @@
 use super::{LOG_ALIGN, SharedMedium, TagError};
 use crate::geometry::{Geometry, LOG_AT};
 use crate::record::Record;
-use pumice_durable::{Prepared, Ring, Run};
+use pumice_buffer::AlignedBuffer;
+use pumice_durable::{Medium, Prepared, Ring, Run};
 
 /// The largest unit of writing that a log is kept in.
 const MOST_UNIT: u32 = 4096;
+
+/// Memory of commits that is kept for the next: a commit has one write, or two.
+const KEPT: usize = 2;
+/// Most bytes of each. Larger ones are seldom, and few of them fit into a log.
+const MOST_KEPT: usize = 2 << 20;
 
 /// The log of an open tag file.
 pub struct Log {
     ring: Ring<SharedMedium>,
     geometry: Geometry,
+    /// Memory of earlier commits.
+    kept: Vec<AlignedBuffer>,
 }
 
 /// Records that were appended.
@@ -27,17 +35,41 @@ pub struct Appended {
 
 impl Log {
     pub(super) fn new(ring: Ring<SharedMedium>, geometry: Geometry) -> Self {
-        Self { ring, geometry }
+        Self { ring, geometry, kept: Vec::new() }
     }
 
     /// Appends records in their order, as many as there is room for. Durable after
     /// [`sync`](Self::sync).
     ///
     /// # Errors
-    /// If the medium fails.
+    /// If the medium fails. Then nothing more may be appended.
     pub fn append(&mut self, records: &[Record]) -> Result<Appended, TagError> {
-        let numbers = self.ring.append_all(records.iter().map(|record| record.encode(&self.geometry)))?;
-        Ok(self.appended(numbers, records.len()))
+        let (appended, runs) = self.prepare(records);
+        for run in &runs {
+            let mut memory = self.memory(run.len);
+            self.fill(run, records, &mut memory[..run.len]);
+            self.ring.medium().write_at(run.at, &memory[..run.len])?;
+            self.give_back(memory);
+        }
+        Ok(appended)
+    }
+
+    /// Memory for so many bytes at least, whatever they are.
+    pub(crate) fn memory(&mut self, len: usize) -> AlignedBuffer {
+        let fits = self.kept.iter().position(|memory| memory.len() >= len);
+        fits.map_or_else(|| AlignedBuffer::new(len), |at| self.kept.swap_remove(at))
+    }
+
+    /// Takes memory back for a later commit.
+    pub(crate) fn give_back(&mut self, memory: AlignedBuffer) {
+        if memory.len() > MOST_KEPT {
+            return;
+        }
+        if self.kept.len() == KEPT {
+            let smallest = (0..KEPT).min_by_key(|at| self.kept[*at].len()).unwrap_or(0);
+            self.kept.swap_remove(smallest);
+        }
+        self.kept.push(memory);
     }
 
     /// Makes what was appended durable.
@@ -62,7 +94,7 @@ impl Log {
         Appended { numbers, full, low: (self.ring.room() as u64) < self.geometry.log_bytes() / 4 }
     }
 
-    /// Fills the bytes of a run of records, which are zeros before.
+    /// Fills the bytes of a run of records, whatever they are before.
     ///
     /// # Panics
     /// If `into` has not as many bytes as the run.
