@@ -246,7 +246,7 @@ mod tests {
         };
         let all =
             [Scheme::None, Scheme::Inline, Scheme::Separated, Scheme::Live, Scheme::Lives, Scheme::Measured];
-        assert_eq!(all.map(gib), [3.2, 8.7, 12.0, 17.6, 24.3, 25.4]);
+        assert_eq!(all.map(gib), [3.2, 8.7, 11.0, 16.6, 23.3, 24.4]);
     }
 
     #[test]

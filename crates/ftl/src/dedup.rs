@@ -165,6 +165,9 @@ impl Dedup {
         if let Some(index) = &mut self.index {
             index.remove(page);
         }
+        if let Some(lpn) = overwrites {
+            self.waiting.remove(lpn);
+        }
         if let Some(flags) = self.flags.get_mut(page.0 as usize) {
             *flags = 0;
         }
@@ -276,7 +279,7 @@ impl Dedup {
         self.waiting.pop()
     }
 
-    /// About how many LPNs wait for a look.
+    /// How many LPNs wait for a look.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }

@@ -44,8 +44,8 @@ pub struct Tag {
     pub seq: u64,
     /// All sequence numbers up to this one were durable when the page was programmed.
     pub durable: u64,
-    /// Which erase of its block came before this program: its erase count modulo 65,535, plus 1. 0: not
-    /// known.
+    /// Which erase of its block came before this program: its erase count modulo 65,535, plus 1. 0:
+    /// not known.
     pub generation: u16,
     /// Pages that were durable, with those before them in their blocks, when this one was
     /// programmed: the last ones that were programmed before a sync. A page that loses its tag is

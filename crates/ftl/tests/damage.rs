@@ -429,3 +429,21 @@ fn numbers_of_marks_trims_and_merges_are_unique_and_rise_also_after_a_recovery()
         assert!(drive.unflushed().unwrap() > highest, "life {life}: a number is given again");
     }
 }
+
+/// A step of idle time ends after so many pages, whether they need a look or not; those that were
+/// trimmed wait no more.
+#[test]
+fn a_piece_of_idle_work_passes_over_few_pages() {
+    let (mut drive, _) = drive(Scheme::Offline, |_| {});
+    for lpn in 0..40 {
+        drive.write(lpn, &content(lpn as u8), 0).unwrap();
+    }
+    assert_eq!(drive.waiting(), 40);
+    drive.idle_piece(0, u64::MAX / 2, 10).unwrap();
+    assert_eq!(drive.waiting(), 30);
+    drive.trim(20, 15).unwrap();
+    assert_eq!(drive.waiting(), 15, "trimmed pages wait");
+    let reads = drive.stats().dedup_reads;
+    drive.idle(0, u64::MAX / 2).unwrap();
+    assert_eq!((drive.waiting(), drive.stats().dedup_reads - reads), (0, 15));
+}

@@ -12,6 +12,8 @@ use std::time::Duration;
 const FREE_AHEAD: u32 = 4;
 /// Pages that are looked at for duplicates under one lock.
 const LOOKS: u64 = 64;
+/// Pages that wait for a look and are passed over, as they need none any more, under one lock.
+const PASSES: usize = 4096;
 /// How quiet it must be for a checkpoint that nothing else asks for.
 const QUIET: Duration = Duration::from_secs(5);
 
@@ -73,7 +75,8 @@ impl Background for FlashDrive {
         let moved = state.layer.collect_ahead(0, FREE_AHEAD).map_err(fail)?;
         if !moved && !state.layer.erase_ahead(0).map_err(fail)? {
             if state.layer.waiting() > 0 {
-                state.layer.idle(0, (most / PAGE as u64).clamp(1, LOOKS)).map_err(fail)?;
+                let looks = (most / PAGE as u64).clamp(1, LOOKS);
+                state.layer.idle_piece(0, looks, PASSES).map_err(fail)?;
             } else if state.rested {
                 state.layer.checkpoint().map_err(fail)?;
             } else {

@@ -120,7 +120,7 @@ impl Scheme {
     pub fn memory_bytes(self, logical: u64, physical: u64) -> u64 {
         let tables = 4 * logical + 8 * physical;
         let index = 4 * physical.next_power_of_two() + 13 * physical;
-        let looks = 12 * logical + physical;
+        let looks = 8 * logical + physical;
         // Tables by weak hash have 8 bytes and a sign for each place, and seven eighths are used.
         let by_weak = |entries: u64| 9 * (entries * 8).div_ceil(7).next_power_of_two();
         let live = 4 * physical + by_weak(logical);

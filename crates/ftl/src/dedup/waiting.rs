@@ -1,89 +1,100 @@
 //! Logical pages that wait for a look at their contents.
 
-use std::collections::VecDeque;
+/// No logical page: the end of the list.
+const END: u32 = u32::MAX;
+/// Stands in [`Waiting::before`] for a logical page that does not wait.
+const ABSENT: u32 = u32::MAX - 1;
 
-/// Entries that are kept before those that count no more are dropped, however small the drive is.
-const LEAST: usize = 1 << 10;
-
-/// LPNs in the order of their writes. Memory is bounded: entries that count no more are dropped
-/// once there are twice as many entries as logical pages.
+/// LPNs in the order of their writes: a list through two tables, 8 bytes an LPN from the start. It
+/// has room for every LPN once, so it is never full, and each operation takes the same time however
+/// many wait.
 ///
 /// The order is that of the **last** write of each LPN. A page that the filter found to be unique
 /// is never looked up, only indexed; its duplicates were all written after it, and find it only if
 /// it is indexed before they are looked up.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    queue: VecDeque<u32>,
-    /// The number of the first entry. Numbers wrap: there are far fewer than 2^32 at a time.
+    before: Vec<u32>,
+    after: Vec<u32>,
     first: u32,
-    /// The number of the last entry of each LPN: an entry with another number counts no more.
-    latest: Vec<u32>,
+    last: u32,
+    len: usize,
 }
 
 impl Waiting {
+    /// Room for so many logical pages, fewer than 2^31.
     pub(super) fn new(logical: u32) -> Self {
-        Self { queue: VecDeque::new(), first: 0, latest: vec![u32::MAX; logical as usize] }
+        let n = logical as usize;
+        Self { before: vec![ABSENT; n], after: vec![END; n], first: END, last: END, len: 0 }
     }
 
+    /// A logical page was written: it waits, after all others.
     pub(super) fn push(&mut self, lpn: u32) {
-        if self.queue.len() >= LEAST.max(2 * self.latest.len()) {
-            self.drop_old();
-        }
-        self.latest[lpn as usize] = self.first.wrapping_add(self.queue.len() as u32);
-        self.queue.push_back(lpn);
+        self.remove(lpn);
+        self.link(self.last, lpn, END);
     }
 
-    /// Keeps the last entry of each LPN, and numbers them anew.
-    fn drop_old(&mut self) {
-        let (mut number, first) = (self.first, self.first);
-        let mut kept = 0;
-        let latest = &mut self.latest;
-        self.queue.retain(|&lpn| {
-            let counts = latest[lpn as usize] == number;
-            number = number.wrapping_add(1);
-            if counts {
-                // Not above its old number, so no entry that comes later has it.
-                latest[lpn as usize] = first.wrapping_add(kept);
-                kept += 1;
-            }
-            counts
-        });
+    /// Puts a logical page between two that follow each other.
+    fn link(&mut self, before: u32, lpn: u32, after: u32) {
+        (self.before[lpn as usize], self.after[lpn as usize]) = (before, after);
+        self.join(before, lpn);
+        self.join(lpn, after);
+        self.len += 1;
+    }
+
+    /// Lets two follow each other. One of them may be an end of the list.
+    fn join(&mut self, before: u32, after: u32) {
+        match self.after.get_mut(before as usize) {
+            Some(next) => *next = after,
+            None => self.first = after,
+        }
+        match self.before.get_mut(after as usize) {
+            Some(previous) => *previous = before,
+            None => self.last = before,
+        }
+    }
+
+    /// A logical page waits no more, if it did.
+    pub(super) fn remove(&mut self, lpn: u32) {
+        // Without room for any, none waits.
+        let Some(&before) = self.before.get(lpn as usize).filter(|before| **before != ABSENT) else {
+            return;
+        };
+        self.join(before, self.after[lpn as usize]);
+        self.before[lpn as usize] = ABSENT;
+        self.len -= 1;
     }
 
     /// The next LPN, which waits no more.
     pub(super) fn pop(&mut self) -> Option<u32> {
-        loop {
-            let (lpn, number) = (self.queue.pop_front()?, self.first);
-            self.first = self.first.wrapping_add(1);
-            if self.latest[lpn as usize] == number {
-                return Some(lpn);
-            }
-        }
+        let first = Some(self.first).filter(|first| *first != END)?;
+        self.remove(first);
+        Some(first)
     }
 
     /// LPNs that were popped and not looked at, in the order in which they were. None of them was
     /// pushed since.
     pub(super) fn put_back(&mut self, lpns: &[u32]) {
         for &lpn in lpns.iter().rev() {
-            self.first = self.first.wrapping_sub(1);
-            self.latest[lpn as usize] = self.first;
-            self.queue.push_front(lpn);
+            self.link(END, lpn, self.first);
         }
     }
 
-    /// Entries; some may count no more.
+    /// LPNs that wait.
     pub(super) fn len(&self) -> usize {
-        self.queue.len()
+        self.len
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        4 * (self.queue.len() + self.latest.len()) as u64
+        4 * (self.before.capacity() + self.after.capacity()) as u64
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pumice_flash::Random;
+    use std::collections::VecDeque;
 
     fn all(waiting: &mut Waiting) -> Vec<u32> {
         std::iter::from_fn(|| waiting.pop()).collect()
@@ -113,12 +124,39 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_without_idle_time() {
-        let mut waiting = Waiting::new(2_000);
+    fn memory_is_fixed_without_idle_time() {
+        // No power of two: a queue that grows would have more room than it needs.
+        let mut waiting = Waiting::new(2_100);
         for n in 0..100_000 {
-            waiting.push(n % 2_000);
-            assert!(waiting.bytes() <= 4 * 6_000);
+            waiting.push(n % 2_100);
+            assert!(waiting.bytes() == 8 * 2_100 && waiting.len() <= 2_100);
         }
-        assert_eq!(all(&mut waiting), (0..2_000).collect::<Vec<_>>());
+        assert_eq!(all(&mut waiting).len(), 2_100);
+    }
+
+    #[test]
+    fn the_list_is_that_of_a_plain_queue() {
+        let (mut random, mut waiting, mut plain) = (Random::new(1), Waiting::new(12), VecDeque::new());
+        for _ in 0..20_000 {
+            let lpn = random.below(12) as u32;
+            match random.below(8) {
+                0 => assert_eq!(waiting.pop(), plain.pop_front()),
+                1 => {
+                    waiting.remove(lpn);
+                    plain.retain(|other| *other != lpn);
+                }
+                2 => {
+                    let some: Vec<u32> = (0..random.below(4)).filter_map(|_| waiting.pop()).collect();
+                    waiting.put_back(&some);
+                }
+                _ => {
+                    waiting.push(lpn);
+                    plain.retain(|other| *other != lpn);
+                    plain.push_back(lpn);
+                }
+            }
+            assert_eq!(waiting.len(), plain.len());
+        }
+        assert_eq!(all(&mut waiting), Vec::from(plain));
     }
 }

@@ -25,12 +25,23 @@ where
     /// # Errors
     /// If the flash fails.
     pub fn idle(&mut self, after: Nanos, time: Nanos) -> Result<Nanos, FtlError> {
+        self.idle_piece(after, time, usize::MAX)
+    }
+
+    /// Does the same, for at most so many of the pages that wait: some need no look any more, and
+    /// count no time.
+    ///
+    /// # Errors
+    /// If the flash fails.
+    pub fn idle_piece(&mut self, after: Nanos, time: Nanos, most: usize) -> Result<Nanos, FtlError> {
         self.stats();
         self.evacuate_failing(after)?;
-        let (mut now, mut left) = (after, Vec::new());
+        let (mut now, mut left, mut passed) = (after, Vec::new(), 0);
         while now - after < time
+            && passed < most
             && let Some(lpn) = self.dedup.next_waiting()
         {
+            passed += 1;
             let Some(page) = self.map.lookup(lpn) else { continue };
             if self.dedup.due(page) == Due::Nothing {
                 continue;
@@ -59,7 +70,7 @@ where
         Ok(now)
     }
 
-    /// About how many pages wait to be looked at in idle time.
+    /// How many pages wait to be looked at in idle time.
     pub fn waiting(&self) -> usize {
         self.dedup.waiting()
     }
