@@ -12,7 +12,7 @@ use crate::map::entry_of;
 use crate::tag::{Kind, Tag, Tails, generation_of};
 use facts::{Fact, Facts};
 use pumice_flash::{BlockId, Geometry, Nand, NandError, Ppn};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 /// Sequence numbers after a recovery begin so far above all that were seen. A page that was not
 /// durable may have a tag that could not be read this time; if it can be read one day, its number
@@ -30,14 +30,30 @@ enum Target {
     Lost,
 }
 
+/// A page that was programmed since the checkpoint: what is kept of its tag.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    page: Ppn,
+    /// Whose data it holds; none if those of an object.
+    lpn: Option<u32>,
+    birth: u64,
+    seq: u64,
+}
+
+/// Where a content was programmed.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    seq: u64,
+    page: Ppn,
+    as_object: bool,
+}
+
 /// What is known beyond the checkpoint.
 #[derive(Debug, Default)]
 struct Knowledge {
     facts: Facts,
     /// The newest place of each content, by birth.
-    places: HashMap<u64, (u64, Ppn)>,
-    /// Pages that were programmed as objects.
-    objects: HashSet<Ppn>,
+    places: HashMap<u64, Place>,
     /// The newest copy of what each logical page held at the checkpoint.
     copies: HashMap<u32, (u64, Ppn)>,
     /// When each block was last about to be erased.
@@ -53,16 +69,10 @@ struct Knowledge {
     doubt: bool,
 }
 
-fn newest(entry: &mut (u64, Ppn), seq: u64, page: Ppn) {
-    if seq >= entry.0 {
-        *entry = (seq, page);
-    }
-}
-
 impl Knowledge {
     /// The newest page that holds the content of this birth.
     fn place(&self, birth: u64) -> Option<Ppn> {
-        self.places.get(&birth).map(|(_, page)| *page)
+        self.places.get(&birth).map(|place| place.page)
     }
 
     /// Whether what a page held at the checkpoint is void. Everything that replaced it was durable
@@ -79,6 +89,18 @@ impl Knowledge {
                 before.saturating_add(more % 65_535)
             }
             None => before.saturating_add(self.erased.get(&block).copied().unwrap_or(0)),
+        }
+    }
+
+    /// Takes the tails that a tag with this number names. One that was programmed before a block
+    /// was void says nothing of it.
+    fn extend(&self, tails: &mut HashMap<BlockId, Ppn>, geometry: Geometry, seq: u64, said: Tails) {
+        for page in named(said).filter(|page| page.0 < geometry.pages()) {
+            let block = geometry.block_of(page);
+            if self.void_before.get(&block.0).is_none_or(|void| seq > *void) {
+                let tail = tails.entry(block).or_insert(page);
+                *tail = page.max(*tail);
+            }
         }
     }
 
@@ -101,16 +123,19 @@ impl Knowledge {
         }
     }
 
-    fn take_page(&mut self, page: Ppn, tag: Tag, since: u64) {
-        newest(self.places.entry(tag.birth).or_insert((tag.seq, page)), tag.seq, page);
-        match tag.kind {
-            Kind::Lpn(lpn) if tag.birth > since => {
-                self.facts.add(lpn, tag.birth, Fact::Written);
+    fn take_page(&mut self, Seen { page, lpn, birth, seq }: Seen, since: u64) {
+        let place = Place { seq, page, as_object: lpn.is_none() };
+        let newest = self.places.entry(birth).or_insert(place);
+        if seq >= newest.seq {
+            *newest = place;
+        }
+        match lpn {
+            Some(lpn) if birth > since => self.facts.add(lpn, birth, Fact::Written),
+            Some(lpn) => {
+                let newest = self.copies.entry(lpn).or_insert((seq, page));
+                *newest = (*newest).max((seq, page));
             }
-            Kind::Lpn(lpn) => newest(self.copies.entry(lpn).or_insert((tag.seq, page)), tag.seq, page),
-            _ => {
-                self.objects.insert(page);
-            }
+            None => {}
         }
     }
 }
@@ -171,7 +196,12 @@ fn scan<N: Nand<Page: Bytes, Oob = Tag>>(
 ) -> Result<(), FtlError> {
     let (geometry, since) = (ftl.nand.geometry(), found.checkpoint.seq);
     let first = crate::journal::Journal::<N>::reserved(&ftl.journal);
-    let (mut tags, mut holes, mut durable) = (Vec::new(), Vec::new(), found.durable);
+    let (mut seen, mut holes, mut durable) = (Vec::new(), Vec::new(), found.durable);
+    // The last page of each block that some tag says to be durable, or that is by its number.
+    let mut tails = HashMap::new();
+    for (seq, said) in &found.tails {
+        known.extend(&mut tails, geometry, *seq, *said);
+    }
     for block in first..geometry.blocks {
         let entry = found.checkpoint.blocks[block as usize];
         let void = known.void_before.get(&block).copied();
@@ -196,7 +226,9 @@ fn scan<N: Nand<Page: Bytes, Oob = Tag>>(
                         known.generations.insert(block, tag.generation);
                     }
                     durable = durable.max(tag.durable);
-                    tags.push((page, tag));
+                    known.extend(&mut tails, geometry, tag.seq, tag.tails);
+                    let lpn = if let Kind::Lpn(lpn) = tag.kind { Some(lpn) } else { None };
+                    seen.push(Seen { page, lpn, birth: tag.birth, seq: tag.seq });
                     // The cut took a page, and not one that came after it in its block.
                     known.doubt |= holes.len() > before;
                 }
@@ -219,9 +251,7 @@ fn scan<N: Nand<Page: Bytes, Oob = Tag>>(
         }
     }
     // Pages are programmed in order: those before a durable one of their block are durable, too.
-    let said = tags.iter().map(|(_, tag)| (tag.seq, tag.tails)).chain(found.tails.iter().copied());
-    let mut tails = durable_tails(geometry, said, &known.void_before);
-    for (page, _) in tags.iter().filter(|(_, tag)| tag.seq <= durable) {
+    for Seen { page, .. } in seen.iter().filter(|seen| seen.seq <= durable) {
         let tail = tails.entry(geometry.block_of(*page)).or_insert(*page);
         *tail = (*page).max(*tail);
     }
@@ -231,37 +261,17 @@ fn scan<N: Nand<Page: Bytes, Oob = Tag>>(
         known.doubt = true;
     }
     known.durable = durable;
-    for (page, tag) in tags {
-        known.highest = known.highest.max(tag.seq);
+    for page in seen {
+        known.highest = known.highest.max(page.seq);
         // Damaged data that were durable are rot, and the page keeps its place: they need not be
         // read. Others were torn by the cut if they are damaged.
-        if tag.seq <= durable || is_intact(&mut ftl.nand, page)? {
-            known.take_page(page, tag, since);
+        if page.seq <= durable || is_intact(&mut ftl.nand, page.page)? {
+            known.take_page(page, since);
         } else {
             known.doubt = true;
         }
     }
     Ok(())
-}
-
-/// The last page of each block that some tag says to be durable. A tag that was programmed before
-/// the block was void says nothing of it.
-fn durable_tails(
-    geometry: Geometry,
-    said: impl Iterator<Item = (u64, Tails)>,
-    void_before: &BTreeMap<u32, u64>,
-) -> HashMap<BlockId, Ppn> {
-    let mut tails: HashMap<BlockId, Ppn> = HashMap::new();
-    for (seq, said) in said {
-        for page in named(said).filter(|page| page.0 < geometry.pages()) {
-            let block = geometry.block_of(page);
-            if void_before.get(&block.0).is_none_or(|void| seq > *void) {
-                let tail = tails.entry(block).or_insert(page);
-                *tail = page.max(*tail);
-            }
-        }
-    }
-    tails
 }
 
 /// Whether the data of a page fit their sum.
@@ -282,7 +292,10 @@ fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
 ) -> Result<(), FtlError> {
     let geometry = ftl.nand.geometry();
     let since = found.checkpoint.seq;
-    let mut targets = Vec::with_capacity(found.checkpoint.table.len());
+    // Objects come first: a page may be its first owner's and shared, if the record of its first
+    // owner was lost. Pages of one owner are kept until then.
+    let mut own = vec![u32::MAX; found.checkpoint.table.len()];
+    let mut lost = Vec::new();
     for lpn in 0..found.checkpoint.table.len() as u32 {
         let (facts, trimmed) = known.facts.of(lpn);
         let mut settled = None;
@@ -290,9 +303,8 @@ fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
             settled = match fact {
                 // The record of a merge may be lost while the copy that was moved as an object is
                 // kept.
-                Fact::Written => known.place(seq).map(|page| {
-                    let shared = known.objects.contains(&page);
-                    if shared { Target::Shared(page, seq) } else { Target::Own(page) }
+                Fact::Written => known.places.get(&seq).map(|place| {
+                    if place.as_object { Target::Shared(place.page, seq) } else { Target::Own(place.page) }
                 }),
                 Fact::Merged { birth, hint } => {
                     let at_hint = || match ftl.nand.read_oob(hint) {
@@ -327,26 +339,22 @@ fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
         if settled.is_none() && !trimmed {
             settled = at_checkpoint(lpn, found, known, geometry);
         }
-        if matches!(settled, Some(Target::Lost)) {
-            ftl.pass_over(FtlError::ContentLost(lpn), accept_lost_tags)?;
-            known.doubt = true;
-        }
-        targets.push(settled);
-    }
-    // Objects first: a page may be its first owner's and shared, if the record of its first owner
-    // was lost.
-    for (lpn, target) in (0..).zip(&targets) {
-        if let Some(Target::Shared(page, birth)) = target {
-            ftl.map.share(lpn, *page, *birth);
+        match settled {
+            None => {}
+            Some(Target::Own(page)) => own[lpn as usize] = page.0,
+            Some(Target::Shared(page, birth)) => drop(ftl.map.share(lpn, page, birth)),
+            Some(Target::Lost) => {
+                ftl.pass_over(FtlError::ContentLost(lpn), accept_lost_tags)?;
+                known.doubt = true;
+                lost.push(lpn);
+            }
         }
     }
-    for (lpn, target) in (0..).zip(&targets) {
-        if let Some(Target::Own(page)) = target {
-            match ftl.map.owner(*page) {
-                Some(_) => ftl.map.share(lpn, *page, 0),
-                None => ftl.map.point(lpn, *page),
-            };
-        }
+    for (lpn, page) in (0..).zip(own).filter(|(_, page)| *page != u32::MAX) {
+        match ftl.map.owner(Ppn(page)) {
+            Some(_) => ftl.map.share(lpn, Ppn(page), 0),
+            None => ftl.map.point(lpn, Ppn(page)),
+        };
     }
     // What is lost shares one page that nothing owns, under a birth that no page has: reads fail
     // until something is written, and garbage collection copies it as lost.
@@ -356,7 +364,7 @@ fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
         pages.find(|page| ftl.map.owner(*page).is_none()).ok_or(FtlError::NoRoom)
     };
     let mut shared = None;
-    for (lpn, _) in (0..).zip(&targets).filter(|(_, target)| matches!(target, Some(Target::Lost))) {
+    for lpn in lost {
         let page = shared.map_or_else(|| nowhere(ftl), Ok)?;
         shared = Some(page);
         ftl.map.share(lpn, page, known.highest + 2 * NUMBERS_AHEAD);
@@ -374,8 +382,8 @@ fn at_checkpoint(lpn: u32, found: &Found, known: &Knowledge, geometry: Geometry)
         },
         Err(number) => {
             let object = found.checkpoint.objects[number as usize];
-            match known.places.get(&object.birth) {
-                Some((_, page)) => Target::Shared(*page, object.birth),
+            match known.place(object.birth) {
+                Some(page) => Target::Shared(page, object.birth),
                 None => unless_void(Ppn(object.ppn), Target::Shared(Ppn(object.ppn), object.birth)),
             }
         }

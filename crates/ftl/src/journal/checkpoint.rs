@@ -7,7 +7,6 @@ use crate::map::{Map, Object};
 use crate::stats::Stats;
 use crate::tag::MAX_SEQ;
 use pumice_flash::Geometry;
-use std::collections::HashSet;
 
 const MAGIC: [u8; 4] = *b"PFTC";
 const VERSION: u32 = 3;
@@ -91,6 +90,23 @@ pub(crate) struct Loaded {
     pub(crate) stats: Stats,
 }
 
+/// A set of pages: a bit for each.
+struct Pages(Vec<u64>);
+
+impl Pages {
+    fn none_of(pages: u32) -> Self {
+        Self(vec![0; pages.div_ceil(64) as usize])
+    }
+
+    /// Adds a page below the number of them; whether it is new.
+    fn insert(&mut self, page: u32) -> bool {
+        let (word, bit) = (&mut self.0[(page / 64) as usize], 1 << (page % 64));
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
+}
+
 /// Takes fields from the front of bytes.
 struct Fields<'a>(&'a [u8]);
 
@@ -144,8 +160,8 @@ impl Loaded {
         };
         let blocks = (0..blocks).map(block).collect::<Option<Vec<_>>>()?;
         // Each page belongs to one logical page or one object.
-        let mut owned: HashSet<u32> = objects.iter().map(|object| object.ppn).collect();
-        if owned.len() != objects.len() || !fields.0.is_empty() {
+        let mut owned = Pages::none_of(limits.blocks.checked_mul(limits.pages_per_block)?);
+        if !objects.iter().all(|object| owned.insert(object.ppn)) || !fields.0.is_empty() {
             return None;
         }
         let known = |entry: &u32| match crate::map::entry_of(*entry) {

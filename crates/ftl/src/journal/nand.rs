@@ -317,7 +317,15 @@ impl NandJournal {
         let mut found = Vec::new();
         for place in 0..area.pages(self.geometry) {
             match nand.read(area.page(self.geometry, place), 0) {
-                Ok(read) => found.extend(read.data.map(|data| (read.oob, data))),
+                Ok(read) => {
+                    let tag = read.oob;
+                    // The second copy of a page of a checkpoint, which follows the first.
+                    let again = found.last().is_some_and(|(last, _): &(Tag, N::Page)| {
+                        matches!(tag.kind, Kind::Checkpoint(_))
+                            && (last.kind, last.birth) == (tag.kind, tag.birth)
+                    });
+                    found.extend(read.data.filter(|_| !again).map(|data| (tag, data)));
+                }
                 Err(NandError::Unreadable(_) | NandError::Erased(_)) => {}
                 Err(other) => return Err(other.into()),
             }
