@@ -2,14 +2,15 @@
 //!
 //! `docs/reference/on-disk/stripe-log.md`, *Replay*, has the steps.
 
+use crate::intent::next_bit;
 use crate::log::{Head, LoggedBlocks, LoggedMember, MIN_RECORDS, Replay, SuperblockMark, replay};
 use crate::member::{MemberPlace, mark};
-use crate::rows::{RowLayout, Rows, Window, Windows};
-use pumice_raid::bitmap::{Bitmap, Region as BitmapRegion};
+use crate::rows::{RowLayout, Windows};
+use pumice_raid::bitmap::Bitmap;
 use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::v1::{RESYNC_DONE, V1};
 use pumice_units::Role;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// What was read from one device.
 #[derive(Debug, Clone)]
@@ -210,6 +211,15 @@ pub enum Rule {
     AsksAgain,
 }
 
+/// Windows that something else than our log left dirty. They are not listed: there may be very many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dirty {
+    None,
+    /// Those with a bit in the bitmap, whose regions have so many bytes.
+    Bits(u64),
+    All,
+}
+
 /// What a volume begins with.
 #[derive(Debug)]
 pub struct Assembly {
@@ -224,6 +234,8 @@ pub struct Assembly {
     /// The horizon of the old generation.
     pub(crate) old_released: u64,
     pub(crate) replay: Replay,
+    /// Windows whose parity is computed from data, beside those of the replay.
+    pub(crate) dirty: Dirty,
     pub(crate) use_log: bool,
     /// The log that was found is of the array as it is.
     pub(crate) ours: bool,
@@ -316,7 +328,7 @@ pub fn assemble(
     let head = members.iter().flatten().filter_map(|look| look.head).max_by_key(|head| head.generation);
     let generation = head.map_or(0, |head| head.generation);
     let mut found = Replay::default();
-    let mut old_released = 0;
+    let (mut old_released, mut dirty) = (0, Dirty::None);
     if ours {
         let logs = logs(&members, generation);
         found = replay(&logs);
@@ -325,12 +337,17 @@ pub fn assemble(
         if missing > 0 {
             return Err(Refusal::DirtyDegraded);
         }
-        found.torn = dirty(layout, &members);
+        dirty = whose_bits(&members);
     }
+    let bitmap = bits(&members);
     report.dropped = found.dropped;
     report.applied = found.apply.len() as u64;
-    report.resynced = found.torn.len() as u64;
-    let bitmap = bits(&members);
+    report.resynced = found.torn.len() as u64
+        + match dirty {
+            Dirty::None => 0,
+            Dirty::Bits(region) => dirty_windows(layout, &bitmap, region),
+            Dirty::All => Windows::new(layout).count,
+        };
     Ok(Assembly {
         members,
         fail,
@@ -340,6 +357,7 @@ pub fn assemble(
         nonce,
         old_released,
         replay: found,
+        dirty,
         use_log,
         ours,
         bitmap,
@@ -426,25 +444,34 @@ fn logs(members: &[Option<MemberLook>], generation: u64) -> Vec<LoggedMember> {
     out
 }
 
-/// Every window of a dirty region, or all if the bitmap does not say.
-fn dirty(layout: &dyn RowLayout, members: &[Option<MemberLook>]) -> BTreeMap<Window, Rows> {
-    let windows = Windows::new(layout);
-    let all = || (0..windows.count).map(|window| (Window(window), windows.all())).collect();
-    let mut out = BTreeMap::new();
-    for look in members.iter().flatten() {
-        let Some(bitmap) = look.bitmap.as_ref().filter(|bitmap| bitmap.overridden().is_none()) else {
-            return all();
-        };
-        for (sectors, state) in bitmap.runs() {
-            if state == BitmapRegion::Clean {
-                continue;
-            }
-            let bytes = sectors.start * pumice_units::SECTOR..sectors.end * pumice_units::SECTOR;
-            let range = bytes.start / windows.bytes()..bytes.end.div_ceil(windows.bytes()).min(windows.count);
-            out.extend(range.map(|window| (Window(window), windows.all())));
+/// Which windows are dirty: those of regions with a bit, or all if the bitmap does not say.
+fn whose_bits(members: &[Option<MemberLook>]) -> Dirty {
+    let region = |look: &MemberLook| {
+        let bitmap = look.bitmap.as_ref().filter(|bitmap| bitmap.overridden().is_none())?;
+        Some(bitmap.header().chunk_bytes)
+    };
+    let regions = members.iter().flatten().map(region);
+    let regions: Option<BTreeSet<u32>> = regions.collect();
+    match regions.as_ref().and_then(|regions| regions.first()) {
+        // The bits of members are put together, so they have to mean the same.
+        Some(region) if regions.as_ref().is_some_and(|regions| regions.len() == 1) => {
+            Dirty::Bits(u64::from(*region))
         }
+        _ => Dirty::All,
     }
-    out
+}
+
+/// How many windows lie in regions whose bit is set.
+fn dirty_windows(layout: &dyn RowLayout, bitmap: &[u8], region: u64) -> u64 {
+    let windows = Windows::new(layout);
+    let regions = (windows.count * windows.bytes()).div_ceil(region);
+    let (mut sum, mut end, mut from) = (0, 0, 0);
+    while let Some(bit) = next_bit(bitmap, from, regions) {
+        let upto = ((bit + 1) * region).div_ceil(windows.bytes()).min(windows.count);
+        sum += upto - (bit * region / windows.bytes()).max(end).min(upto);
+        (end, from) = (upto, bit + 1);
+    }
+    sum
 }
 
 /// The bits of all members together, with the newest header. All bits, if those of any member do

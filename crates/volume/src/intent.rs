@@ -18,18 +18,55 @@ struct Region {
     last: u64,
 }
 
+/// Regions whose bit was found set when the volume was opened, and which nobody has written since.
+/// They are all alike, so they take no memory but their bits.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    durable: bool,
+    ticks: u8,
+}
+
+/// A write of bits that is under way.
+#[derive(Debug, Default)]
+struct Writing {
+    /// Regions whose bits are durable when it is done.
+    regions: Vec<u64>,
+    /// So are those of the regions that were found.
+    found: bool,
+}
+
+/// The first bit of a bitmap that is set, from `from` on and before `count`. `bytes` begin with the
+/// header.
+pub(crate) fn next_bit(bytes: &[u8], from: u64, count: u64) -> Option<u64> {
+    let states = bytes.get(HEADER_BYTES..)?;
+    let first = usize::try_from(from / 8).ok()?;
+    let mut skip = from % 8;
+    for (at, byte) in (from / 8..).zip(states.get(first..)?) {
+        let left = byte >> skip << skip;
+        skip = 0;
+        if left != 0 {
+            let bit = at * 8 + u64::from(left.trailing_zeros());
+            return (bit < count).then_some(bit);
+        }
+    }
+    None
+}
+
 /// The bits, and the bytes that hold them.
 #[derive(Debug)]
 pub(crate) struct Intent {
     /// The bitmap as it lies on every member, header included; whole sectors.
     bytes: Vec<u8>,
     region_bytes: u64,
-    /// Regions whose bit is set.
+    /// Regions that have a bit.
+    count: u64,
+    /// Those that were found set and are not in `regions`, if there are any.
+    found: Option<Found>,
+    /// Regions that were written, and whose bit is set.
     regions: BTreeMap<u64, Region>,
     /// Sectors of `bytes` that differ from the members'.
     changed: BTreeSet<u64>,
-    /// Regions whose bits are durable when the write under way is done.
-    writing: Option<Vec<u64>>,
+    writing: Option<Writing>,
     /// The header as it was before an update that has not ended.
     before: Option<[u8; HEADER_BYTES]>,
 }
@@ -39,11 +76,8 @@ impl Intent {
     /// meaning.
     pub(crate) fn new(bytes: Vec<u8>, region_bytes: u64, count: u64) -> Self {
         let (regions, changed) = (BTreeMap::new(), BTreeSet::new());
-        let mut intent = Self { bytes, region_bytes, regions, changed, writing: None, before: None };
-        for region in (0..count).filter(|region| intent.bit(*region)).collect::<Vec<_>>() {
-            intent.regions.insert(region, Region { durable: true, ..Region::default() });
-        }
-        intent
+        let found = next_bit(&bytes, 0, count).map(|_| Found { durable: true, ticks: 0 });
+        Self { bytes, region_bytes, count, found, regions, changed, writing: None, before: None }
     }
 
     fn place(region: u64) -> (usize, u8) {
@@ -68,10 +102,14 @@ impl Intent {
     /// A write to these bytes of the members' data areas begins.
     pub(crate) fn enter(&mut self, bytes: &Range<u64>) {
         for index in self.regions_of(bytes) {
+            let mut new = Region::default();
             if !self.regions.contains_key(&index) {
-                self.set(index, true);
+                match self.found.filter(|_| self.bit(index)) {
+                    Some(found) => new.durable = found.durable,
+                    None => self.set(index, true),
+                }
             }
-            let region = self.regions.entry(index).or_default();
+            let region = self.regions.entry(index).or_insert(new);
             region.users += 1;
             region.ticks = 0;
         }
@@ -79,14 +117,17 @@ impl Intent {
 
     /// Whether the bits of these bytes are durable.
     pub(crate) fn durable(&self, bytes: &Range<u64>) -> bool {
-        self.regions_of(bytes).all(|index| self.regions.get(&index).is_some_and(|region| region.durable))
+        self.regions_of(bytes).all(|index| match self.regions.get(&index) {
+            Some(region) => region.durable,
+            None => self.bit(index) && self.found.is_some_and(|found| found.durable),
+        })
     }
 
     /// The first byte of the members' data areas from `from` on that lies in a region whose bit is
     /// set.
     pub(crate) fn next_set(&self, from: u64) -> Option<u64> {
-        let next = self.regions.range(from / self.region_bytes..).next();
-        next.map(|(region, _)| from.max(region * self.region_bytes))
+        let next = next_bit(&self.bytes, from / self.region_bytes, self.count);
+        next.map(|region| from.max(region * self.region_bytes))
     }
 
     /// The events that a device must have seen, for the bits to say what it has missed since.
@@ -117,6 +158,19 @@ impl Intent {
             self.regions.remove(&index);
             self.set(index, false);
         }
+        if let Some(found) = &mut self.found {
+            found.ticks = if found.durable { found.ticks + 1 } else { 0 };
+        }
+        if self.found.is_some_and(|found| found.ticks > TICKS) {
+            self.found = None;
+            let mut from = 0;
+            while let Some(index) = next_bit(&self.bytes, from, self.count) {
+                if !self.regions.contains_key(&index) {
+                    self.set(index, false);
+                }
+                from = index + 1;
+            }
+        }
     }
 
     /// The sectors to be written, as offsets and bytes, if any changed and no write is under way.
@@ -125,7 +179,7 @@ impl Intent {
             return None;
         }
         let sectors = std::mem::take(&mut self.changed);
-        self.writing = Some(self.regions.keys().copied().collect());
+        self.writing = Some(Writing { regions: self.regions.keys().copied().collect(), found: true });
         let bytes = |sector: u64| {
             let at = (sector * SECTOR) as usize;
             (at as u64, self.bytes[at..at + SECTOR as usize].to_vec())
@@ -138,14 +192,18 @@ impl Intent {
     pub(crate) fn hold(&mut self) -> bool {
         let free = self.writing.is_none();
         if free {
-            self.writing = Some(Vec::new());
+            self.writing = Some(Writing::default());
         }
         free
     }
 
     /// The write under way is done on every member in sync.
     pub(crate) fn written(&mut self) {
-        for index in self.writing.take().unwrap_or_default() {
+        let writing = self.writing.take().unwrap_or_default();
+        if let Some(found) = &mut self.found {
+            found.durable |= writing.found;
+        }
+        for index in writing.regions {
             if let Some(region) = self.regions.get_mut(&index) {
                 region.durable = true;
             }
@@ -157,9 +215,12 @@ impl Intent {
         for region in self.regions.values_mut() {
             region.durable = false;
         }
+        if let Some(found) = &mut self.found {
+            found.durable = false;
+        }
         if let Some(writing) = &mut self.writing {
             // The write under way may have missed the member.
-            writing.clear();
+            *writing = Writing::default();
         }
         self.changed.extend(0..self.bytes.len() as u64 / SECTOR);
     }
@@ -274,6 +335,26 @@ mod tests {
         intent.doubt();
         assert!(!intent.durable(&(65536..65540)));
         assert!(write(&mut intent) && intent.durable(&(65536..65540)));
+    }
+
+    /// Every bit of a large bitmap may be set: a region that nobody writes takes no memory.
+    #[test]
+    fn bits_that_were_found_take_no_memory_until_they_are_written() {
+        let mut intent = Intent::new(vec![0xFF; 256 + 1024], 65536, 8000);
+        assert!(intent.regions.is_empty() && intent.durable(&(0..8000 * 65536)));
+        intent.doubt();
+        intent.enter(&(3 * 65536..5 * 65536));
+        assert_eq!(intent.regions.len(), 2);
+        assert!(!intent.durable(&(0..1)) && !intent.durable(&(3 * 65536..4 * 65536)));
+        assert!(write(&mut intent) && intent.durable(&(0..8000 * 65536)));
+        assert_eq!(intent.next_set(7999 * 65536 + 5), Some(7999 * 65536 + 5));
+        assert_eq!(intent.next_set(8000 * 65536), None, "bits behind the last region");
+        // Those that are written stay when the others are cleared.
+        (0..3).for_each(|_| intent.tick(0));
+        assert_eq!((intent.next_set(0), intent.next_set(5 * 65536)), (Some(3 * 65536), None));
+        intent.leave(&(3 * 65536..5 * 65536), 1);
+        (0..3).for_each(|_| intent.tick(1));
+        assert_eq!(intent.next_set(0), None);
     }
 
     #[test]

@@ -407,7 +407,11 @@ impl Volume {
                     self.ready.extend(self.ops.keys());
                 }
             }
-            Owner::Recovery => {}
+            Owner::Recovery => {
+                if let Some(recovery) = &mut self.recovery {
+                    recovery.copying -= 1;
+                }
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 use super::operation::Kind;
 use super::{Owner, Volume};
 use crate::action::{Command, Effect};
-use crate::assemble::{Assembly, Rule};
+use crate::assemble::{Assembly, Dirty, Rule};
 use crate::log::Applied;
 use crate::member::faulty;
 use crate::rows::{BLOCK, Window};
@@ -12,6 +12,9 @@ use std::collections::VecDeque;
 
 /// Operations of recovery, or of a rebuild, at a time.
 pub(super) const AT_ONCE: usize = 8;
+
+/// Blocks that are copied from the log at a time.
+const COPIES: usize = 64;
 
 /// How far recovery is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +35,12 @@ enum Stage {
 #[derive(Debug)]
 pub(super) struct Recovery {
     stage: Stage,
-    copies: Vec<Applied>,
+    copies: VecDeque<Applied>,
+    /// Copies that are under way.
+    pub(super) copying: usize,
+    /// Windows that are dirty, beside `restores`, and the first of them that may be left.
+    dirty: Dirty,
+    next_dirty: Window,
     restores: VecDeque<(Kind, Window)>,
     nonce: u64,
     /// Highest sequence number of the old generation.
@@ -55,7 +63,10 @@ impl Volume {
             replay.erased.into_iter().map(|((role, window), rows)| (Kind::Rebuild { role, rows }, window));
         self.recovery = Some(Recovery {
             stage: Stage::Failing,
-            copies: replay.apply,
+            copies: replay.apply.into(),
+            copying: 0,
+            dirty: if self.keeps(Rule::ParityOfTorn) { assembly.dirty } else { Dirty::None },
+            next_dirty: Window(0),
             restores: torn.chain(erased).collect(),
             nonce: assembly.nonce,
             settled: replay.released,
@@ -80,16 +91,7 @@ impl Volume {
     pub(super) fn recovery_went_on(&mut self) {
         let Some(recovery) = &mut self.recovery else { return };
         match recovery.stage {
-            Stage::Failing => {
-                recovery.stage = Stage::Copying;
-                let copies = std::mem::take(&mut recovery.copies);
-                for copy in copies {
-                    let to = self.at(copy.role, copy.window) + u64::from(copy.row) * BLOCK;
-                    let block = copy.window.0 * self.windows.rows + u64::from(copy.row);
-                    self.members[copy.role.index()].bad.remove(&block);
-                    self.issue(Owner::Recovery, Command::Copy { role: copy.role, from: copy.from, to });
-                }
-            }
+            Stage::Failing => recovery.stage = Stage::Copying,
             Stage::Copying => recovery.stage = Stage::Restoring,
             Stage::Restoring => {
                 recovery.stage = Stage::Recording;
@@ -122,23 +124,60 @@ impl Volume {
         let own = self.ops.values().filter(|op| op.kind.own()).count();
         let Some(recovery) = &mut self.recovery else { return false };
         match recovery.stage {
-            Stage::Copying if idle => {
-                self.recovery_went_on();
-                true
-            }
-            Stage::Restoring if recovery.restores.is_empty() && own == 0 => {
-                self.recovery_went_on();
-                true
+            Stage::Copying => {
+                let count = COPIES.saturating_sub(recovery.copying).min(recovery.copies.len());
+                let next: Vec<_> = recovery.copies.drain(..count).collect();
+                recovery.copying += count;
+                next.into_iter().for_each(|copy| self.copy(copy));
+                if count == 0 && idle {
+                    self.recovery_went_on();
+                }
+                count > 0 || idle
             }
             Stage::Restoring => {
-                let count = AT_ONCE.saturating_sub(own).min(recovery.restores.len());
-                let next: Vec<_> = recovery.restores.drain(..count).collect();
-                for (kind, window) in next {
+                let mut begun = 0;
+                while own + begun < AT_ONCE
+                    && let Some((kind, window)) = self.next_restore()
+                {
                     self.add_op(kind, window, Vec::new());
+                    begun += 1;
                 }
-                count > 0
+                let is_over = own + begun == 0;
+                if is_over {
+                    self.recovery_went_on();
+                }
+                is_over || begun > 0
             }
             _ => false,
         }
+    }
+
+    /// Copies a block from the log into place.
+    fn copy(&mut self, copy: Applied) {
+        let to = self.at(copy.role, copy.window) + u64::from(copy.row) * BLOCK;
+        let block = copy.window.0 * self.windows.rows + u64::from(copy.row);
+        self.members[copy.role.index()].bad.remove(&block);
+        self.issue(Owner::Recovery, Command::Copy { role: copy.role, from: copy.from, to });
+    }
+
+    /// What is to be restored next: what the log says, then what the bits say. No bit is cleared
+    /// while recovery is under way.
+    fn next_restore(&mut self) -> Option<(Kind, Window)> {
+        let windows = self.windows;
+        let recovery = self.recovery.as_mut()?;
+        if let Some(next) = recovery.restores.pop_front() {
+            return Some(next);
+        }
+        let from = recovery.next_dirty;
+        let next = match (recovery.dirty, &self.intent) {
+            (Dirty::None, _) => None,
+            (Dirty::Bits(_), Some(intent)) => {
+                intent.next_set(windows.start(from)).map(|byte| byte / windows.bytes())
+            }
+            (Dirty::Bits(_) | Dirty::All, _) => Some(from.0),
+        };
+        let next = next.filter(|next| *next < windows.count)?;
+        recovery.next_dirty = Window(next + 1);
+        Some((Kind::Resync { rows: windows.all() }, Window(next)))
     }
 }

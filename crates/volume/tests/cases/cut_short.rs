@@ -55,6 +55,27 @@ fn a_log_whose_first_heads_were_cut_short_begins_again() {
     }
 }
 
+/// The log is full of blocks that are to be copied into place.
+#[test]
+fn recovery_has_a_bounded_number_of_copies_under_way() {
+    let mut world = World::new(3, &Setup { stripes: 40, ..setup(Level::Raid5, 4) });
+    world.start().unwrap();
+    for block in 0..120 {
+        write(&mut world, block * 4);
+        world.settle();
+    }
+    world.crash();
+    world.begin().unwrap();
+    assert!(world.report.applied > 128, "{:?}", world.report);
+    let is_copy = |command: &Command| matches!(command, Command::Copy { .. });
+    let (mut most, mut steps) = (0, 0);
+    while world.step() {
+        (most, steps) = (most.max(world.under_way(is_copy)), steps + 1);
+    }
+    assert!((32..=64).contains(&most), "{most} at a time, {steps} steps");
+    world.verify();
+}
+
 /// The superblocks of an update are on some members, another member fails, and the heads announce
 /// the update that says so: what they call the last superblock is the one that is there.
 #[test]

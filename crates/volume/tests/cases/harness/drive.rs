@@ -148,6 +148,11 @@ impl World {
         self.outstanding.iter().any(|action| is(&action.command))
     }
 
+    /// How many actions are under way of which `is` holds.
+    pub(crate) fn under_way(&self, is: impl Fn(&Command) -> bool) -> usize {
+        self.outstanding.iter().filter(|action| is(&action.command)).count()
+    }
+
     /// Whether blocks are on their way to their places.
     pub(crate) fn stores_wait(&self) -> bool {
         self.waits_for(|command| matches!(command, Command::Write { .. } | Command::Store { .. }))
