@@ -122,7 +122,9 @@ impl<'m> Engine<'m> {
                 watch.poll();
                 wait = wait.min(PAUSE);
             }
-            match self.messages.recv_timeout(pause.map_or(wait, |pause| pause.min(wait))) {
+            let others = [pause, self.kept.hold_left(self.timing.hold_timeout)];
+            let wait = others.into_iter().flatten().fold(wait, Duration::min);
+            match self.messages.recv_timeout(wait) {
                 Ok(message) => {
                     self.message(message);
                     let more = self.messages.try_iter().take(AT_ONCE);
@@ -130,15 +132,16 @@ impl<'m> Engine<'m> {
                         self.message(message);
                     }
                 }
-                Err(RecvTimeoutError::Timeout) if Instant::now() < next_tick => {}
-                Err(RecvTimeoutError::Timeout) => {
-                    next_tick = Instant::now() + self.timing.tick;
-                    self.volume.handle(Event::Tick(now()));
-                    self.kept.check_hold(self.timing.hold_timeout);
-                }
+                Err(RecvTimeoutError::Timeout) => {}
                 // The carrier has a sender too.
                 Err(RecvTimeoutError::Disconnected) => self.end = Some(End::Abandoned),
             }
+            // Also if messages never cease.
+            if Instant::now() >= next_tick {
+                next_tick = Instant::now() + self.timing.tick;
+                self.volume.handle(Event::Tick(now()));
+            }
+            self.kept.check_hold(self.timing.hold_timeout);
             self.effects();
         }
     }
@@ -160,7 +163,11 @@ impl<'m> Engine<'m> {
     /// which takes the messages that come.
     fn drain(&mut self, on: bool) {
         while !self.carrier.is_idle() {
-            match self.messages.recv() {
+            if on {
+                self.kept.check_hold(self.timing.hold_timeout);
+            }
+            match self.messages.recv_timeout(PAUSE) {
+                Err(RecvTimeoutError::Timeout) => {}
                 Ok(Message::Ended(completion)) => {
                     self.carrier.ended(completion);
                     self.carrier.hand_over();
@@ -169,7 +176,7 @@ impl<'m> Engine<'m> {
                 Ok(Message::Status(reply)) => drop(reply.send(self.status())),
                 Ok(Message::Stop(reply) | Message::Abandon(reply)) => self.kept.stopping.push(reply),
                 Ok(message) => refuse(message),
-                Err(_) => return,
+                Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }
@@ -448,6 +455,8 @@ impl<'m> Engine<'m> {
             let name = self.carrier.drive(role).map(|drive| drive.name().to_owned());
             (role, name.filter(|_| !self.kept.given_up.contains(&role)))
         });
+        let here = self.volume.members_here();
+        let is_here = |role: &Role| here.iter().any(|(other, _)| other == role);
         let (near_writes, far_writes) = self.volume.ways();
         let traffic = self.carrier.traffic();
         Status {
@@ -463,6 +472,7 @@ impl<'m> Engine<'m> {
             missing: missing.into_iter().collect(),
             clean: self.volume.is_clean(),
             held: self.kept.held.is_some(),
+            recording: self.volume.is_recording() || self.kept.given_up.iter().any(is_here),
             user_read: self.kept.user_read,
             user_written: self.kept.user_written,
             member_read: self.carrier.moved.read,

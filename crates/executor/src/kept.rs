@@ -72,7 +72,14 @@ impl Kept {
         self.held.is_some_and(|since| since.elapsed() >= hold_timeout)
     }
 
-    /// What waits for a volume that is held for too long is answered.
+    /// How long what waits for a held volume waits yet, unless it has been answered.
+    pub(crate) fn hold_left(&self, hold_timeout: Duration) -> Option<Duration> {
+        let left = hold_timeout.saturating_sub(self.held?.elapsed());
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// What waits for a volume that is held for too long is answered, also what has come while no
+    /// round was under way.
     pub(crate) fn check_hold(&mut self, hold_timeout: Duration) {
         if !self.is_held_for_long(hold_timeout) {
             return;
@@ -82,6 +89,13 @@ impl Kept {
                 drop(reply.send(Err(Failed::Held)));
             }
         }
+        self.late.retain(|message| match message {
+            Message::Request { reply, .. } => {
+                drop(reply.send(Err(Failed::Held)));
+                false
+            }
+            _ => true,
+        });
     }
 
     /// Why the members of a held volume are not back.
@@ -138,7 +152,8 @@ impl Kept {
         loop {
             self.watch.as_mut()?.poll();
             self.check_hold(hold_timeout);
-            match late.pop_front().map_or_else(|| inbox.recv_timeout(PAUSE), Ok) {
+            let pause = self.hold_left(hold_timeout).map_or(PAUSE, |left| left.min(PAUSE));
+            match late.pop_front().map_or_else(|| inbox.recv_timeout(pause), Ok) {
                 Ok(Message::Back(attempt)) => {
                     if let Some(back) = self.watch.as_mut()?.ended(attempt) {
                         late.append(&mut self.late);
@@ -190,5 +205,39 @@ pub(crate) fn refuse(message: Message) {
         | Message::Unclaim(_)
         | Message::Stop(_)
         | Message::Abandon(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::back::Epochs;
+    use std::sync::mpsc::{channel, sync_channel};
+
+    /// The members of a held volume are there, and it cannot be opened.
+    #[test]
+    fn a_request_that_comes_late_to_a_held_volume_fails_when_the_hold_has_lasted_too_long() {
+        let (own, inbox) = channel();
+        let epochs = Epochs::of(std::iter::empty()).unwrap();
+        let watch = Some(Watch::new(Vec::new(), epochs, own.clone()));
+        let mut kept = Kept { watch, ..Kept::default() };
+        let ask = || {
+            let (reply, answer) = sync_channel(1);
+            own.send(Message::Request { request: Request::Flush, data: None, reply }).unwrap();
+            answer
+        };
+        let early = ask();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(move || kept.wait(&inbox, Duration::from_millis(200)).is_none());
+            let failed = |answer: Receiver<Answer>| {
+                let said = answer.recv_timeout(Duration::from_secs(60));
+                matches!(said, Ok(Err(Failed::Held)))
+            };
+            let early = failed(early);
+            // It is held for too long by now: this one fails at once.
+            let late = failed(ask());
+            own.send(Message::Abandon(sync_channel(1).0)).unwrap();
+            assert_eq!((early, late, waiting.join().unwrap()), (true, true, true));
+        });
     }
 }

@@ -21,14 +21,16 @@ use pumice_volume::{Refusal, Volume, assemble, token};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often recovery is begun again because members fail.
 const AGAIN: usize = 5;
 /// How often it is looked whether a failure is recorded.
 const RECORDED: Duration = Duration::from_millis(5);
+/// How long an order waits until it is.
+const RECORD_TIME: Duration = Duration::from_secs(8);
 /// Operations in flight on a node's queue.
 const DEPTH: usize = 256;
 
@@ -323,18 +325,42 @@ impl Control {
     }
 
     /// Fails a member: nothing is sent to it any more, and the superblocks of the others say so.
+    /// Waits up to 8 s for that.
     ///
     /// # Errors
-    /// If it is missing already, or the volume would not survive it.
+    /// If it is missing already, or the volume would not survive it. If another member fails before
+    /// it is recorded and the volume is held, or if it is not recorded in time: then nothing is
+    /// sent to the member all the same.
     pub fn fail(&self, role: Role) -> Result<(), ControlError> {
-        self.ask(|reply| Message::Fail(role, reply))?
+        self.ask(|reply| Message::Fail(role, reply))??;
+        self.recorded()
+    }
+
+    /// Waits until the superblocks say which members have failed: before that it is not known which
+    /// device may come back, and a volume that cannot record it stays held.
+    fn recorded(&self) -> Result<(), ControlError> {
+        let until = Instant::now() + RECORD_TIME;
+        loop {
+            let (reply, answer) = sync_channel(1);
+            self.messages.send(Message::Status(reply)).map_err(|_| ControlError::Stopped)?;
+            // Its thread may wait for nodes.
+            let status = answer.recv_timeout(until.saturating_duration_since(Instant::now()));
+            match status {
+                Ok(status) if status.held => return Err(ControlError::Held),
+                Ok(status) if !status.recording => return Ok(()),
+                Ok(_) if Instant::now() < until => std::thread::sleep(RECORDED),
+                Ok(_) | Err(RecvTimeoutError::Timeout) => return Err(ControlError::NotRecorded),
+                Err(RecvTimeoutError::Disconnected) => return Err(ControlError::Stopped),
+            }
+        }
     }
 
     /// Fails a member, and gives its role a new device, which is checked before. Returns when the
     /// failure is on the others, and the device has the role.
     ///
     /// # Errors
-    /// As [`fail`](Self::fail) and [`add`](Self::add), and if another member is missing.
+    /// As [`fail`](Self::fail) and [`add`](Self::add), and if another member is missing. If the
+    /// volume is held or the device refused in the middle, the member has failed.
     pub fn replace(&self, role: Role, drive: MemberDrive, force: bool) -> Result<Role, ControlError> {
         let joining = self.prepare(drive, force)?;
         if joining.former().is_some() {
@@ -345,9 +371,6 @@ impl Control {
             return Err(ControlError::OthersMissing);
         }
         self.fail(role)?;
-        while !self.status()?.missing.contains(&role) {
-            std::thread::sleep(RECORDED);
-        }
         self.ask(|reply| Message::Join(Box::new(joining), reply))?
     }
 
@@ -399,9 +422,68 @@ impl Control {
     ///
     /// # Errors
     /// If no role is empty, or not that of a device that comes back; if the device is too small, or
-    /// is a member of an array and `force` does not say that this does not matter.
+    /// is a member of an array and `force` does not say that this does not matter. If the volume is
+    /// held, or a failure is not recorded within 8 s.
     pub fn add(&self, drive: MemberDrive, force: bool) -> Result<Role, ControlError> {
+        self.recorded()?;
         let joining = self.prepare(drive, force)?;
         self.ask(|reply| Message::Join(Box::new(joining), reply))?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::create::{CreateSpec, create};
+    use pumice_blockdev::{BlockDevice, MemoryDevice};
+    use pumice_node::{LocalNode, NodeOptions, Peers};
+    use pumice_offload::DriveId;
+    use pumice_raid::layout::{Layout, Level};
+
+    /// Questions that wait at any time, and others before each, whose answers nobody waits for. To
+    /// answer takes longer than to ask.
+    const QUESTIONS: usize = 8;
+    const BEFORE: usize = 2000;
+
+    #[test]
+    fn ticks_come_although_messages_never_cease() {
+        let drive = |i: u64| {
+            let name = format!("disk{i}");
+            let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(&name, 4 << 20));
+            let node = LocalNode::new(&name, vec![device], &Peers::new(), NodeOptions::default());
+            MemberDrive::new(name, Arc::new(node), DriveId(1)).unwrap()
+        };
+        let drives: Vec<MemberDrive> = (0..4).map(drive).collect();
+        let spec = CreateSpec {
+            level: Level::Raid5,
+            layout: Some(Layout::LeftSymmetric),
+            chunk_bytes: 16384,
+            name: "volume".to_owned(),
+            component_bytes: None,
+            now: 1,
+            force: false,
+            log: true,
+        };
+        create(&drives, &spec, |_, _| {}).unwrap();
+        let tick = Duration::from_millis(10);
+        let volume = open(&drives, &OpenOptions { tick, ..OpenOptions::default() }).unwrap();
+        volume.device().write_at(0, &[1; 4096]).unwrap();
+        let (reply, answers) = sync_channel(QUESTIONS);
+        let (nobody, _) = sync_channel(1);
+        let ask = || {
+            for _ in 0..BEFORE {
+                volume.messages.send(Message::Status(nobody.clone())).unwrap();
+            }
+            volume.messages.send(Message::Status(reply.clone())).unwrap();
+        };
+        (0..QUESTIONS).for_each(|_| ask());
+        // Idle for two ticks, it becomes clean.
+        let dirty = (0..100).take_while(|_| {
+            ask();
+            !answers.recv().unwrap().clean
+        });
+        assert!(dirty.count() < 100, "no tick comes");
+        drop(answers);
+        assert!(volume.stop(Duration::from_secs(60)));
     }
 }

@@ -63,6 +63,8 @@ pub struct Status {
     pub clean: bool,
     /// Whether it waits for members.
     pub held: bool,
+    /// Whether a member has failed, and the superblocks of the others do not say so yet.
+    pub recording: bool,
     /// Bytes that users read.
     pub user_read: u64,
     /// Bytes that users wrote.
@@ -113,6 +115,9 @@ pub enum ControlError {
     /// More members are missing than the volume survives.
     #[error("the volume is held: more members are missing than it survives")]
     Held,
+    /// The superblocks do not say in time that a member has failed.
+    #[error("the failure is not on the other members yet")]
+    NotRecorded,
     /// The volume would not survive it.
     #[error("the volume does not survive the loss of another member")]
     TooFew,

@@ -1,13 +1,18 @@
 //! Who has a volume open, and members that are replaced.
 
 use crate::world::{Random, World, member, stop, wait_for};
-use pumice_blockdev::BlockDevice;
-use pumice_executor::{Consistency, ControlError, OpenError, ServedVolume, release};
+use pumice_blockdev::{BlockDevice, HookedDevice};
+use pumice_executor::{Consistency, ControlError, MemberDrive, OpenError, ServedVolume, open, release};
+use pumice_node::{LocalNode, NodeOptions, Peers};
+use pumice_offload::DriveId;
 use pumice_raid::Uuid;
 use pumice_raid::bitmap::Region;
 use pumice_raid::layout::{Layout, Level};
 use pumice_units::Role;
 use pumice_volume::Refusal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 fn world(seed: u64) -> World {
     let shape = (Level::Raid6, Some(Layout::LeftSymmetric), 5);
@@ -133,13 +138,74 @@ fn orders_to_fail_members_together_never_fail_more_than_the_code_corrects() {
         let world = World::new(seed, shape, 16384, 8, Consistency::Log);
         let volume = world.open();
         let control = volume.control();
-        control.fail(Role(0)).unwrap();
-        assert_eq!(control.fail(Role(1)), Err(ControlError::TooFew), "seed {seed}");
-        wait_for("the failure", || volume.status().unwrap().missing == [Role(0)]);
+        let failed = std::thread::scope(|scope| {
+            let orders = [0, 1].map(|role| {
+                scope.spawn({
+                    let control = volume.control();
+                    move || control.fail(Role(role))
+                })
+            });
+            orders.map(|order| order.join().unwrap())
+        });
+        let refused = failed.iter().position(Result::is_err).unwrap();
+        assert_eq!(failed[refused], Err(ControlError::TooFew), "seed {seed}");
+        assert_eq!(control.status().unwrap().missing, [Role(1 - refused as u16)]);
         volume.device().write_at(0, &[1; 4096]).unwrap();
         assert!(!volume.status().unwrap().held);
         stop(volume);
     }
+}
+
+/// Another member is gone as well, which nobody has noticed yet.
+#[test]
+fn an_order_ends_if_the_volume_is_held_before_the_failure_is_recorded() {
+    let shape = (Level::Raid5, Some(Layout::LeftSymmetric), 4);
+    let mut world = World::new(7, shape, 16384, 8, Consistency::Log);
+    let volume = world.open();
+    world.disks[1].cut_power_after(0);
+    let new = world.replace(Role(0));
+    assert_eq!(volume.control().replace(Role(0), new, true), Err(ControlError::Held));
+    assert!(volume.status().unwrap().held);
+    volume.abandon();
+}
+
+/// The superblocks of the others do not say yet that it has failed.
+#[test]
+fn a_member_that_has_just_failed_comes_back_when_its_failure_is_on_record() {
+    let shape = (Level::Raid5, Some(Layout::LeftSymmetric), 4);
+    let mut world = World::new(8, shape, 16384, 8, Consistency::Log);
+    world.options.tick = Duration::from_secs(3600);
+    let (flushes, may_flush) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(true)));
+    let hook = {
+        let (flushes, may_flush) = (Arc::clone(&flushes), Arc::clone(&may_flush));
+        move || {
+            // The second is the first step of the update.
+            let is_first = flushes.fetch_add(1, Ordering::SeqCst) == 0;
+            wait_for("the gate", || is_first || may_flush.load(Ordering::SeqCst));
+        }
+    };
+    let slow = Arc::new(HookedDevice::over(Arc::clone(&world.disks[0]) as _).at_flushes(hook));
+    let node = LocalNode::new("slow", vec![slow], &Peers::new(), NodeOptions::default());
+    let slow = MemberDrive::new("slow".to_owned(), Arc::new(node), DriveId(1)).unwrap();
+    let drives = [slow].into_iter().chain(world.disks[1..].iter().map(member)).collect::<Vec<_>>();
+    let volume = open(&drives, &world.options).unwrap();
+    volume.device().write_at(0, &[7; 4096]).unwrap();
+    flushes.store(0, Ordering::SeqCst);
+    may_flush.store(false, Ordering::SeqCst);
+    let added = std::thread::scope(|scope| {
+        let failed = scope.spawn(|| volume.control().fail(Role(2)));
+        wait_for("the failure", || volume.status().unwrap().missing == [Role(2)]);
+        assert!(volume.status().unwrap().recording);
+        let added = scope.spawn(|| volume.control().add(member(&world.disks[2]), false));
+        std::thread::sleep(Duration::from_millis(50));
+        may_flush.store(true, Ordering::SeqCst);
+        assert_eq!(failed.join().unwrap(), Ok(()));
+        added.join().unwrap()
+    });
+    assert_eq!(added, Ok(Role(2)));
+    wait_for("the rebuild", || volume.status().unwrap().missing.is_empty());
+    stop(volume);
+    assert_eq!(world.torn(), [] as [u64; 0]);
 }
 
 /// It gets the blocks that it has missed, and keeps the others.
