@@ -11,7 +11,7 @@ use self::intact::Intact;
 use crate::device::{DirectFd, DirectIo, Grains, PIECE};
 use crate::error::Operation;
 use crate::system;
-use crate::{BlockDevice, IoError, disks};
+use crate::{BlockDevice, IoError, disks, holders};
 use pumice_buffer::{ALIGNMENT, MEMORY_GRAIN};
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -170,6 +170,14 @@ impl FileDevice {
         }
     }
 
+    /// Says who holds the device, if it [is held](Self::held_by_kernel).
+    ///
+    /// # Errors
+    /// If that cannot be found out.
+    pub fn holders(&self) -> Result<Option<String>, IoError> {
+        Ok(self.held_by_kernel()?.then(|| holders::in_use(&self.path)))
+    }
+
     /// Whether the kernel holds the device: md, device mapper, a mount. An image file is never
     /// held.
     ///
@@ -251,10 +259,10 @@ fn open_file(
         match open.custom_flags(flags | libc::O_DIRECT).open(path) {
             Ok(file) => return Ok((file, true)),
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
-            Err(error) => return Err(in_use(error)),
+            Err(error) => return Err(in_use(path, error)),
         }
     }
-    open.custom_flags(flags).open(path).map(|file| (file, false)).map_err(in_use)
+    open.custom_flags(flags).open(path).map(|file| (file, false)).map_err(|error| in_use(path, error))
 }
 
 /// The same file through the page cache. The lock of the first descriptor, if any, is taken again.
@@ -269,12 +277,9 @@ fn buffered(path: &Path, file: File, mode: OpenMode, is_block_device: bool) -> i
     Ok(file)
 }
 
-fn in_use(error: io::Error) -> io::Error {
+fn in_use(path: &Path, error: io::Error) -> io::Error {
     if error.raw_os_error() == Some(libc::EBUSY) {
-        return io::Error::new(
-            io::ErrorKind::ResourceBusy,
-            "the kernel holds the device (an assembled array, or a mount)",
-        );
+        return io::Error::new(io::ErrorKind::ResourceBusy, holders::in_use(path));
     }
     error
 }

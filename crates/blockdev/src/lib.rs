@@ -16,6 +16,7 @@ mod faulty;
 mod file;
 mod flash_counts;
 mod gather;
+mod holders;
 mod hooked;
 mod judgement;
 mod limited;
