@@ -131,8 +131,8 @@ fn user_of(
     beside_nodes: bool,
     sysfs: &Path,
 ) -> Result<Option<String>, Failure> {
-    if device.held_by_kernel()? {
-        return Ok(Some("the kernel holds the device (an assembled array, or a mount)".to_owned()));
+    if let Some(who) = device.holders()? {
+        return Ok(Some(who));
     }
     if beside_nodes {
         return Ok(None);
