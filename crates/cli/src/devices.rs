@@ -1,7 +1,7 @@
 //! Turns the named devices into an array on its nodes: opens devices, reads superblocks, groups
 //! members.
 
-use crate::access::Access;
+use crate::access::{Access, probe_named};
 use crate::failure::Failure;
 use crate::probed::{Place, Probed};
 use crate::remote::{RemoteName, look_remote};
@@ -11,7 +11,7 @@ use pumice_host::probe::DriveReader;
 use pumice_host::target::{JournalDrive, Member, Target};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
-use pumice_raid::{Array, AssemblyError, Known, MemberRecord, ReadAt, assemble, probe_together};
+use pumice_raid::{Array, AssemblyError, MemberRecord, ReadAt, assemble};
 use pumice_units::Role;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -238,7 +238,7 @@ pub(crate) fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>
     let drives = devices.iter().zip(1..).map(|(device, id)| (DriveId(id), device.size_bytes()));
     let readers: Vec<_> = drives.map(|(drive, size)| DriveReader::new(&node, drive, size)).collect();
     let readers: Vec<&dyn ReadAt> = readers.iter().map(|reader| reader as &dyn ReadAt).collect();
-    let found = probe_together(&readers, Known::default());
+    let found = probe_named(&readers, access.metadata);
     for ((path, device), record) in local.iter().zip(devices).zip(found) {
         let path = tagged::split(path)?.0.display().to_string();
         let record = record.map_err(|error| Failure::new(format!("{path}: {error}")))?;

@@ -1,6 +1,6 @@
 //! `pumice inspect`.
 
-use crate::access::Access;
+use crate::access::{Access, metadata};
 use crate::devices::{expand, probe_all};
 use crate::failure::Failure;
 use crate::probed::Probed;
@@ -9,7 +9,7 @@ use crate::running::{Running, running};
 use crate::text::{print, print_json, table};
 use clap::Args;
 use pumice_raid::assembly::{Note, State};
-use pumice_raid::{InspectReport, Uuid};
+use pumice_raid::{InspectReport, Metadata, Uuid};
 use pumice_units::{format_binary, format_decimal};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -29,6 +29,10 @@ pub(crate) struct InspectArgs {
     /// node that have a superblock
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
+    /// The version of the superblocks that count: 0.90, 1.0, 1.1 or 1.2. Needed if users of the
+    /// array have written superblocks of other versions into it, on all members
+    #[arg(long, value_name = "VERSION", value_parser = metadata)]
+    metadata: Option<Metadata>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -96,7 +100,7 @@ impl From<&InspectReport> for ArrayDocument {
 pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
     let mut arrays: BTreeMap<Uuid, Vec<Probed>> = BTreeMap::new();
     let mut problems = Vec::new();
-    for device in look(&expand(&args.devices, Path::new("/sys"))?)? {
+    for device in look(&expand(&args.devices, Path::new("/sys"))?, args.metadata)? {
         match device {
             Ok(Probed { record: Some(ref record), .. }) => {
                 arrays.entry(record.superblock.array_uuid).or_default().push(device?);
@@ -135,8 +139,8 @@ pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
 
 /// Reads the superblocks of devices. A device that cannot be opened, reached or read does not
 /// affect the others.
-fn look(paths: &[PathBuf]) -> Result<Vec<Result<Probed, Failure>>, Failure> {
-    let access = Access { allow_in_use: true, ..Access::default() };
+fn look(paths: &[PathBuf], metadata: Option<Metadata>) -> Result<Vec<Result<Probed, Failure>>, Failure> {
+    let access = Access { allow_in_use: true, metadata, ..Access::default() };
     let mut found = Vec::with_capacity(paths.len());
     let mut remote = Vec::new();
     for path in paths {

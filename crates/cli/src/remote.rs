@@ -1,6 +1,6 @@
 //! Drives of data nodes: `nvme://HOST:PORT/NSID`, or `nvme://HOST:PORT` for all of them.
 
-use crate::access::Access;
+use crate::access::{Access, probe_named};
 use crate::failure::Failure;
 use crate::probed::{Place, Probed, nodes_of};
 use pumice_host::probe::DriveReader;
@@ -8,7 +8,7 @@ use pumice_initiator::DigestPolicy;
 use pumice_nvme::spec::Nqn;
 use pumice_offload::{DataNode, DriveId, ErrorKind, Hosts};
 use pumice_raid::probe::probed_spans;
-use pumice_raid::{Known, ReadAt, probe_together};
+use pumice_raid::{Metadata, ReadAt};
 use pumice_remote::{Dial, RemoteNode};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -212,7 +212,7 @@ pub(crate) fn look_remote(
     // `None`: it did not answer, and that has been told.
     let mut nodes: BTreeMap<SocketAddr, Option<Arc<RemoteNode>>> = BTreeMap::new();
     names.iter().flat_map(move |name| match nodes.get(&name.address) {
-        Some(Some(node)) => look_at(node, name),
+        Some(Some(node)) => look_at(node, name, access.metadata),
         Some(None) => Vec::new(),
         None => {
             let connected = connect(name.address, access.digests).and_then(|node| match access.write {
@@ -221,20 +221,24 @@ pub(crate) fn look_remote(
                 false => node.observe().map(|()| node).map_err(Failure::from),
             });
             nodes.insert(name.address, connected.as_ref().ok().cloned());
-            connected.map_or_else(|failure| vec![Err(failure)], |node| look_at(&node, name))
+            connected.map_or_else(|failure| vec![Err(failure)], |node| look_at(&node, name, access.metadata))
         }
     })
 }
 
 /// The drives of a node that a name stands for. All of them means those that carry a superblock,
 /// whole or damaged.
-pub(crate) fn look_at(node: &Arc<RemoteNode>, name: &RemoteName) -> Vec<Result<Probed, Failure>> {
+pub(crate) fn look_at(
+    node: &Arc<RemoteNode>,
+    name: &RemoteName,
+    metadata: Option<Metadata>,
+) -> Vec<Result<Probed, Failure>> {
     let mut out = Vec::new();
     let named = node.drives().iter().filter(|d| name.nsid.is_none_or(|nsid| d.id == DriveId(nsid)));
     let named: Vec<_> = named.map(|drive| (drive.id, drive.size_bytes)).collect();
     let readers = DriveReader::ahead(&**node, &named, probed_spans);
     let readers: Vec<&dyn ReadAt> = readers.iter().map(|reader| reader as &dyn ReadAt).collect();
-    let found = probe_together(&readers, Known::default());
+    let found = probe_named(&readers, metadata);
     for ((id, _), found) in named.into_iter().zip(found) {
         let path = RemoteName { nsid: Some(id.0), ..*name }.to_string();
         match found {

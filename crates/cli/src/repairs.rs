@@ -13,7 +13,6 @@ use pumice_host::error::HostError;
 use pumice_host::repair::archive::{Entry, EntryId};
 use pumice_host::repair::{Archive, Found, Recovery, drop_waiting, recover, undo, written_repairs};
 use pumice_host::state::{StateFiles, archives};
-use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
 use pumice_raid::Uuid;
 use pumice_units::parse_duration;
@@ -176,7 +175,7 @@ fn put_back(
     if devices.is_empty() {
         return Err(Failure::new("name the members of the array after the number"));
     }
-    let access = Access { write: true, allow_in_use: false, digests: DigestPolicy::Auto };
+    let access = Access { write: true, ..Access::default() };
     let paths = expand(devices, Path::new("/sys"))?;
     let (probed, array) = assemble_of(&paths, access)?;
     let target = place(array, &probed, &Placement::One, &NodeOptions::default())?;

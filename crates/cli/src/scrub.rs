@@ -45,7 +45,8 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     let allow_in_use = args.allow_in_use || healing.is_some();
     let mut options = args.options(fresh_seed()?)?;
     Kernels::best().self_test()?;
-    let access = Access { write: args.repairs(), allow_in_use, digests: args.digest };
+    let access =
+        Access { write: args.repairs(), allow_in_use, digests: args.digest, metadata: args.metadata };
     if access.write && access.allow_in_use {
         return Err(Failure::new(
             "--repair and --allow-in-use exclude each other: devices are repaired only while nobody else uses them",

@@ -48,6 +48,9 @@ pub(crate) enum VolumeCommand {
 
 /// Lists volumes.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 0 all answered, 2 could not run, or a process that serves a volume did not answer: its
+socket is named, and the others are listed.")]
 pub(crate) struct ListArgs {
     #[command(flatten)]
     run: control::RunDir,
@@ -133,8 +136,12 @@ pub(crate) fn run(command: &VolumeCommand) -> Result<ExitCode, Failure> {
 }
 
 fn list(args: &ListArgs) -> Result<ExitCode, Failure> {
-    report::list(&control::all(&args.run.folder()?)?, args.json);
-    Ok(ExitCode::SUCCESS)
+    let (all, silent) = control::all(&args.run.folder()?)?;
+    report::list(&all, args.json);
+    for failure in &silent {
+        eprintln!("pumice: {failure}");
+    }
+    Ok(if silent.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 
 /// Sends a request to the process that serves a volume, and shows the state of the volume

@@ -4,7 +4,7 @@ use crate::drive::MemberDrive;
 use crate::error::OpenError;
 use crate::look::{Found, all_of};
 use pumice_offload::NodeError;
-use pumice_raid::Uuid;
+use pumice_raid::{Metadata, Uuid};
 use pumice_units::SECTOR;
 use pumice_volume::MemberPlace;
 use pumice_volume::log::{HEAD_BYTES, HEADS, Head, Region};
@@ -15,14 +15,15 @@ const PIECE: u64 = 4 << 20;
 
 /// Takes devices out of their array. What describes the array is made zeros: the superblock, then
 /// bitmap, bad-block log, partial parity log and stripe log. No byte of a data area is
-/// touched, also not where other versions have their superblocks.
+/// touched, also not where other versions have their superblocks. `metadata` is the format of the
+/// superblocks that count, if the operator names it.
 ///
 /// All devices are looked at before the first byte is written.
 ///
 /// # Errors
 /// If a device has no superblock of `array`, or fails. Those before it are no members any more.
-pub fn erase(drives: &[MemberDrive], array: Uuid) -> Result<(), OpenError> {
-    for found in &all_of(drives, array)? {
+pub fn erase(drives: &[MemberDrive], array: Uuid, metadata: Option<Metadata>) -> Result<(), OpenError> {
+    for found in &all_of(drives, array, metadata)? {
         let failed = |source| OpenError::Device { device: found.drive.name().to_owned(), source };
         clear_all(found).map_err(failed)?;
     }

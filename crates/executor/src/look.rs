@@ -7,7 +7,9 @@ use pumice_raid::bitmap::HEADER_BYTES;
 use pumice_raid::geometry::Geometry;
 use pumice_raid::superblock::Superblock;
 use pumice_raid::superblock::v1::{ROLE_FAULTY, ROLE_JOURNAL, ROLE_SPARE, V1};
-use pumice_raid::{Known, MemberRecord, Metadata, ProbeError, ReadAt, Uuid, probe_for, probe_together};
+use pumice_raid::{
+    Known, MemberRecord, Metadata, ProbeError, ReadAt, Uuid, probe_at, probe_for, probe_together,
+};
 use pumice_units::{Role, SECTOR};
 use pumice_volume::log::{HEAD_BYTES, HEADS, Head, LoggedBlocks, Region, newest_head, scan};
 use pumice_volume::member::bad_blocks_of;
@@ -51,20 +53,28 @@ impl Found {
     }
 }
 
-/// Reads the superblocks of devices that are said to be members of one array.
+/// Reads the superblocks of devices that are said to be members of one array. If their format is
+/// known, only its place is looked at.
 ///
 /// # Errors
 /// If a device has none, it is of a kind that cannot be written, or which of several counts cannot
 /// be told.
 pub fn find_all(drives: &[MemberDrive], known: Known) -> Result<Vec<Found>, OpenError> {
     let devices: Vec<&dyn ReadAt> = drives.iter().map(|drive| drive as &dyn ReadAt).collect();
-    let probed = probe_together(&devices, known);
+    let probed = match known.metadata {
+        Some(metadata) => probe_at(&devices, metadata),
+        None => probe_together(&devices, known),
+    };
     drives.iter().zip(probed).map(|(drive, probed)| found(drive, probed)).collect()
 }
 
 /// The same of devices that an operator calls those of `array`.
-pub(crate) fn all_of(drives: &[MemberDrive], array: Uuid) -> Result<Vec<Found>, OpenError> {
-    let found = find_all(drives, Known { array: Some(array), metadata: None })?;
+pub(crate) fn all_of(
+    drives: &[MemberDrive],
+    array: Uuid,
+    metadata: Option<Metadata>,
+) -> Result<Vec<Found>, OpenError> {
+    let found = find_all(drives, Known { array: Some(array), metadata })?;
     if let Some(other) = found.iter().find(|found| found.superblock().array_uuid != array) {
         let device = other.drive.name().to_owned();
         let (found, why) =

@@ -3,16 +3,21 @@
 use crate::drive::MemberDrive;
 use crate::error::OpenError;
 use crate::look::{all_of, look, survey};
-use pumice_raid::Uuid;
+use pumice_raid::{Metadata, Uuid};
 
 /// Takes the mark of a writer off all devices of `array`. Returns the writers that were named. What
-/// the log holds stays: it is replayed when the volume is opened.
+/// the log holds stays: it is replayed when the volume is opened. `metadata` is the format of the
+/// superblocks that count, if the operator names it.
 ///
 /// # Errors
 /// If the devices are not those of an array with a stripe log, or a device fails. Those before it
 /// name nobody any more.
-pub fn release(drives: &[MemberDrive], array: Uuid) -> Result<Vec<u128>, OpenError> {
-    let found = all_of(drives, array)?;
+pub fn release(
+    drives: &[MemberDrive],
+    array: Uuid,
+    metadata: Option<Metadata>,
+) -> Result<Vec<u128>, OpenError> {
+    let found = all_of(drives, array, metadata)?;
     let survey = survey(found)?;
     let mut writers = Vec::new();
     for (role, found) in &survey.members {

@@ -14,7 +14,7 @@ use crate::message::Message;
 use crate::near::Nodes;
 use crate::pace::Pace;
 use crate::state::{Consistency, ControlError, Facts, Status};
-use pumice_raid::Known;
+use pumice_raid::{Known, Metadata};
 use pumice_units::Role;
 use pumice_volume::rows::Windows;
 use pumice_volume::{Refusal, Volume, assemble, token};
@@ -37,6 +37,9 @@ const DEPTH: usize = 256;
 /// How a volume is opened.
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
+    /// The format of the superblocks that count, if the operator names it: what lies at the places
+    /// of others is not looked at.
+    pub metadata: Option<Metadata>,
     /// What keeps rows whole over a crash.
     pub consistency: Consistency,
     /// Members that the superblocks call active may be missing: they are failed.
@@ -58,6 +61,7 @@ pub struct OpenOptions {
 impl Default for OpenOptions {
     fn default() -> Self {
         Self {
+            metadata: None,
             consistency: Consistency::Log,
             degraded: false,
             offload: true,
@@ -86,7 +90,8 @@ pub struct ServedVolume {
 /// If the devices are not one array, or it cannot be written as it is; nothing was written then. If
 /// members fail while it is recovered.
 pub fn open(drives: &[MemberDrive], options: &OpenOptions) -> Result<ServedVolume, OpenError> {
-    let survey = survey(find_all(drives, Known::default())?)?;
+    let known = Known { array: None, metadata: options.metadata };
+    let survey = survey(find_all(drives, known)?)?;
     let (messages, inbox) = channel();
     let (begun, ready) = sync_channel(1);
     let (options, ended) = (options.clone(), messages.clone());

@@ -40,7 +40,7 @@ pub mod writer;
 pub use assembly::{Array, AssemblyError, assemble};
 pub use inspect::InspectReport;
 pub use metadata::Metadata;
-pub use probe::{Known, MemberRecord, ProbeError, probe, probe_for, probe_together};
+pub use probe::{Known, MemberRecord, ProbeError, probe, probe_at, probe_for, probe_together};
 pub use read_at::ReadAt;
 pub use uuid::Uuid;
 pub use writer::FormatSpec;

@@ -178,6 +178,21 @@ pub fn probe_together(
     found
 }
 
+/// Looks at one place of each device, that of a format, whatever lies at the others.
+pub fn probe_at(
+    devices: &[&dyn ReadAt],
+    metadata: Metadata,
+) -> Vec<Result<Option<MemberRecord>, ProbeError>> {
+    let at = |device: &&dyn ReadAt| match superblock_at(*device, metadata)? {
+        Some(superblock) if superblock.journal_tail.is_some() => {
+            read_journal_device(*device, superblock).map(Some)
+        }
+        Some(superblock) => read_rest(*device, superblock, Logs::ALL).map(Some),
+        None => Ok(None),
+    };
+    devices.iter().map(at).collect()
+}
+
 /// What all devices whose superblock could be told say alike.
 fn common(found: &[Result<Option<MemberRecord>, ProbeError>]) -> Option<Known> {
     let records = found.iter().filter_map(|found| found.as_ref().ok()?.as_ref());

@@ -211,7 +211,8 @@ pub enum Rule {
     AsksAgain,
 }
 
-/// Windows that something else than our log left dirty. They are not listed: there may be very many.
+/// Windows that something else than our log left dirty. They are not listed: there may be very
+/// many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dirty {
     None,

@@ -1,5 +1,6 @@
 //! The arguments of `pumice scrub`, and the options that they mean.
 
+use crate::access::metadata;
 use crate::daytime::to_utc;
 use crate::devices::Placement;
 use crate::failure::Failure;
@@ -13,6 +14,7 @@ use pumice_host::scrub::{Options, SETTLE};
 use pumice_initiator::DigestPolicy;
 use pumice_offload::{MAX_STRIPES, PaceRequest, parse_window};
 use pumice_parity::seed::Seed;
+use pumice_raid::Metadata;
 use pumice_units::{parse_duration, parse_size};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -65,6 +67,11 @@ pub(crate) struct ScrubArgs {
     /// Not needed for a member that md itself reports as missing
     #[arg(long, help_heading = WHAT)]
     degraded: bool,
+
+    /// The version of the superblocks that count: 0.90, 1.0, 1.1 or 1.2. Needed if users of the
+    /// array have written superblocks of other versions into it, on all members
+    #[arg(long, value_name = "VERSION", value_parser = metadata, help_heading = WHAT)]
+    pub(crate) metadata: Option<Metadata>,
 
     /// Have md check the stripes in which drives refuse blocks, so that md rewrites those blocks.
     /// Name the running array, such as /dev/md0, and the nodes of its drives

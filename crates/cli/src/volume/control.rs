@@ -91,17 +91,22 @@ fn sockets(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(out)
 }
 
-/// All volumes that are served. Sockets left by dead processes are skipped.
-pub(super) fn all(folder: &Path) -> Result<Vec<Shown>, Failure> {
-    let mut out = Vec::new();
+/// All volumes that are served, and why sockets of processes that live gave no answer. Sockets left
+/// by dead processes are skipped.
+pub(super) fn all(folder: &Path) -> Result<(Vec<Shown>, Vec<Failure>), Failure> {
+    let (mut out, mut silent) = (Vec::new(), Vec::new());
     for socket in sockets(folder)? {
-        match UnixStream::connect(&socket) {
-            Ok(stream) => out.push(converse(&socket, stream, &Ask::Status)?),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-            Err(error) => return Err(Failure::new(format!("{}: {error}", socket.display()))),
+        let answer = match UnixStream::connect(&socket) {
+            Ok(stream) => converse(&socket, stream, &Ask::Status),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
+            Err(error) => Err(Failure::new(format!("{}: {error}", socket.display()))),
+        };
+        match answer {
+            Ok(shown) => out.push(shown),
+            Err(failure) => silent.push(failure),
         }
     }
-    Ok(out)
+    Ok((out, silent))
 }
 
 /// Where the socket of a volume is.
@@ -111,11 +116,13 @@ pub(super) fn socket(folder: &Path, shown: &Shown) -> PathBuf {
 
 /// The socket of a volume.
 pub(super) fn find(folder: &Path, volume: &str) -> Result<PathBuf, Failure> {
-    let known = all(folder)?;
+    let (known, mut silent) = all(folder)?;
     let named: Vec<&Shown> =
         known.iter().filter(|shown| shown.uuid == volume || shown.name == volume).collect();
     match named[..] {
         [one] => Ok(socket(folder, one)),
+        // It may be the one.
+        [] if !silent.is_empty() => Err(silent.swap_remove(0)),
         [] => Err(Failure::new(format!(
             "{volume}: no volume of that UUID or name is served here (sockets in {})",
             folder.display()

@@ -1,13 +1,14 @@
 //! `pumice volume create` and `destroy`.
 
 use super::members::{Devices, nodes_survived};
+use crate::access::metadata;
 use crate::failure::Failure;
 use crate::text::{count, print, print_json};
 use clap::{Args, ValueEnum};
 use pumice_executor::{CreateSpec, MemberDrive, create, erase, release};
 use pumice_initiator::DigestPolicy;
-use pumice_raid::Uuid;
 use pumice_raid::layout::{Layout, Level};
+use pumice_raid::{Metadata, Uuid};
 use pumice_units::{format_decimal, parse_size};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -74,6 +75,10 @@ pub(crate) struct DestroyArgs {
     /// UUID of the array, as `pumice inspect` shows it
     #[arg(long)]
     uuid: Uuid,
+    /// The version of the superblocks that count: 0.90, 1.0, 1.1 or 1.2. Needed if users of the
+    /// array have written superblocks of other versions into it, on all members
+    #[arg(long, value_name = "VERSION", value_parser = metadata)]
+    metadata: Option<Metadata>,
     /// Digests of connections to nodes: auto, on or off
     #[arg(long, default_value = "auto")]
     digest: DigestPolicy,
@@ -94,6 +99,10 @@ pub(crate) struct ReleaseArgs {
     /// UUID of the array, as `pumice inspect` shows it
     #[arg(long)]
     uuid: Uuid,
+    /// The version of the superblocks that count: 0.90, 1.0, 1.1 or 1.2. Needed if users of the
+    /// array have written superblocks of other versions into it, on all members
+    #[arg(long, value_name = "VERSION", value_parser = metadata)]
+    metadata: Option<Metadata>,
     /// Digests of connections to nodes: auto, on or off
     #[arg(long, default_value = "auto")]
     digest: DigestPolicy,
@@ -159,8 +168,9 @@ pub(super) fn run(args: &CreateArgs) -> Result<ExitCode, Failure> {
 
 /// Runs `pumice volume release`.
 pub(super) fn release_array(args: &ReleaseArgs) -> Result<ExitCode, Failure> {
-    let drives = Devices::new(args.digest).open(&args.devices, true)?;
-    let writers = release(&drives, args.uuid)?;
+    let mut devices = Devices::new(args.digest).with_metadata(args.metadata);
+    let drives = devices.open(&args.devices, true)?;
+    let writers = release(&drives, args.uuid, args.metadata)?;
     let names: Vec<String> = writers.iter().map(|writer| format!("{writer:032x}")).collect();
     let held = match names.is_empty() {
         true => "nobody had it open".to_owned(),
@@ -173,13 +183,14 @@ pub(super) fn release_array(args: &ReleaseArgs) -> Result<ExitCode, Failure> {
 /// Runs `pumice volume destroy`.
 pub(super) fn destroy(args: &DestroyArgs) -> Result<ExitCode, Failure> {
     let drives = Devices::new(args.digest).open(&args.devices, false)?;
-    erase(&drives, args.uuid)?;
+    erase(&drives, args.uuid, args.metadata)?;
     let bytes = drives.iter().map(MemberDrive::bytes).sum();
     print(&format!(
-        "{}: the array is removed; {} of {} are free\n",
+        "{}: the array is removed; {} of {} {} free\n",
         args.uuid,
         count(drives.len() as u64, "drive"),
-        format_decimal(bytes)
+        format_decimal(bytes),
+        if drives.len() == 1 { "is" } else { "are" },
     ));
     Ok(ExitCode::SUCCESS)
 }

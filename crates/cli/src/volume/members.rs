@@ -9,7 +9,7 @@ use pumice_executor::MemberDrive;
 use pumice_initiator::DigestPolicy;
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
-use pumice_raid::ReadAt;
+use pumice_raid::{Metadata, ReadAt};
 use pumice_remote::RemoteNode;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -42,6 +42,7 @@ pub(super) fn is_same(one: &str, other: &str) -> bool {
 #[derive(Default)]
 pub(super) struct Devices {
     digests: DigestPolicy,
+    metadata: Option<Metadata>,
     nodes: BTreeMap<SocketAddr, Arc<RemoteNode>>,
     seen: Vec<PathBuf>,
     opened: BTreeMap<PathBuf, MemberDrive>,
@@ -50,6 +51,11 @@ pub(super) struct Devices {
 impl Devices {
     pub(super) fn new(digests: DigestPolicy) -> Self {
         Self { digests, ..Self::default() }
+    }
+
+    /// Of an array with superblocks of this version, if its operator names it.
+    pub(super) fn with_metadata(self, metadata: Option<Metadata>) -> Self {
+        Self { metadata, ..self }
     }
 
     /// Whether any device is a node's.
@@ -148,7 +154,7 @@ impl Devices {
     fn all_of(&mut self, name: &RemoteName) -> Result<Vec<MemberDrive>, Failure> {
         let node = Arc::clone(&self.nodes[&name.address]);
         let mut out = Vec::new();
-        for probed in look_at(&node, name) {
+        for probed in look_at(&node, name, self.metadata) {
             let probed = probed?;
             let Place::There(node, id) = probed.place else { continue };
             self.take(PathBuf::from(&probed.path))?;

@@ -5,6 +5,7 @@ use super::create::ConsistencyArg;
 use super::members::{Devices, is_same};
 use super::report::{Served, Shown, show};
 use super::scrubbing::Scrubs;
+use crate::access::metadata;
 use crate::failure::Failure;
 use crate::log::{self, Lines, LogFormat, LogLevel};
 use crate::remote::machine;
@@ -18,6 +19,7 @@ use pumice_node::serve::{Drive, HostFaces, Server, Service, can_listen, listen_a
 use pumice_nvme::controller::Limits;
 use pumice_nvme::spec::Nqn;
 use pumice_offload::PaceRequest;
+use pumice_raid::Metadata;
 use pumice_units::{Role, parse_duration, parse_size};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
@@ -40,6 +42,10 @@ struct OpenArgs {
     /// nvme://HOST:PORT for all drives of a node that have a superblock
     #[arg(value_name = "DEVICE", required = true)]
     devices: Vec<PathBuf>,
+    /// The version of the superblocks that count: 0.90, 1.0, 1.1 or 1.2. Needed if users of the
+    /// array have written superblocks of other versions into it, on all members
+    #[arg(long, value_name = "VERSION", value_parser = metadata)]
+    metadata: Option<Metadata>,
     /// How rows are protected against a crash
     #[arg(long, value_enum, default_value = "log")]
     consistency: ConsistencyArg,
@@ -73,9 +79,9 @@ pub(crate) struct AssembleArgs {
 
 /// Serves a volume to any NVMe/TCP host, as one namespace.
 ///
-/// Prints `listening on ADDRESS nqn NQN` for each address when it is ready. SIGTERM, Ctrl-C and
-/// `pumice volume stop` end it: the array is left clean. After a crash the same command first
-/// replays interrupted writes, and then listens.
+/// Prints `listening on ADDRESS nqn NQN` for each address when it is ready. SIGTERM, SIGHUP (the
+/// terminal is closed), Ctrl-C and `pumice volume stop` end it: the array is left clean. After a
+/// crash the same command first replays interrupted writes, and then listens.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes: 0 stopped and clean, 2 could not run (nothing is written if a device or a field is
@@ -120,9 +126,10 @@ fn rate(text: &str) -> Result<u64, String> {
 
 impl OpenArgs {
     fn open(&self, rebuild_rate: Option<u64>) -> Result<(ServedVolume, Devices), Failure> {
-        let mut devices = Devices::new(self.digest);
+        let mut devices = Devices::new(self.digest).with_metadata(self.metadata);
         let drives = devices.open(&self.devices, true)?;
         let options = OpenOptions {
+            metadata: self.metadata,
             consistency: match self.consistency {
                 ConsistencyArg::Log => Consistency::Log,
                 ConsistencyArg::Bitmap => Consistency::Bitmap,
@@ -332,7 +339,6 @@ impl Asked {
             Ask::Fail { member } => {
                 let role = self.role(&member)?;
                 self.control.fail(role)?;
-                self.wait(|status| status.missing.contains(&role))?;
             }
             Ask::Add { device, force } => {
                 let drive = self.devices.open_one(&device)?;
@@ -381,8 +387,13 @@ impl Asked {
     /// Waits until a condition is recorded in the superblocks.
     fn wait(&self, is: impl Fn(&Status) -> bool) -> Result<(), Failure> {
         for _ in 0..500 {
-            if is(&self.control.status()?) {
+            let status = self.control.status()?;
+            if is(&status) {
                 return Ok(());
+            }
+            if status.held {
+                // Another member failed meanwhile.
+                return Err(ControlError::Held.into());
             }
             std::thread::sleep(Duration::from_millis(10));
         }

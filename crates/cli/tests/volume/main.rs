@@ -1,5 +1,6 @@
 //! `pumice volume` from outside: made, served, killed, served again, handed to mdadm.
 
+mod forged;
 mod scrub;
 mod world;
 
@@ -249,4 +250,27 @@ fn what_cannot_be_done_is_refused_by_name_and_nothing_is_written() {
     world.refused(&["assemble"], all, &["drive2", "role is faulty"]);
     let (code, text) = world.run(&["assemble"], &left);
     assert_eq!(code, 0, "{text}");
+}
+
+#[test]
+fn a_process_that_does_not_answer_is_named_and_the_others_are_listed() {
+    let world = World::made(4, "5");
+    let served = Served::start(&world, &[], &world.drives);
+    let socket = world.sockets().join("0123.sock");
+    let silent = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let hangs_up = std::thread::spawn(move || (0..2).for_each(|_| drop(silent.accept())));
+    let run_dir = ["--run-dir", world.sockets().to_str().unwrap()].map(str::to_owned);
+    let run = |args: &[&str]| {
+        let run_dir = run_dir.each_ref().map(String::as_str);
+        world.run(&[args, &run_dir].concat(), &[])
+    };
+    let (code, text) = run(&["list"]);
+    assert!(code == 2 && text.contains("vault") && text.contains("0123.sock"), "{code}: {text}");
+    let (code, text) = run(&["status", "vault"]);
+    assert!(code == 0 && text.contains("vault"), "{code}: {text}");
+    hangs_up.join().unwrap();
+    // A socket that nobody has is left over.
+    let (code, text) = run(&["list"]);
+    assert!(code == 0 && !text.contains("0123.sock"), "{code}: {text}");
+    assert_eq!(served.terminate(), Some(0));
 }

@@ -30,10 +30,10 @@ fn the_data_of_a_volume_that_is_removed_stays() {
     let before = contents(&world.disks);
     let array = probe(&before[0]).unwrap().unwrap().superblock.array_uuid;
     let drives: Vec<MemberDrive> = world.disks.iter().map(member).collect();
-    let why = erase(&drives, Uuid([9; 16])).unwrap_err().to_string();
+    let why = erase(&drives, Uuid([9; 16]), None).unwrap_err().to_string();
     assert!(why.contains("disk0") && why.contains("set_uuid"), "{why}");
     assert!(contents(&world.disks) == before);
-    erase(&drives, array).unwrap();
+    erase(&drives, array, None).unwrap();
     let start = world.data_offset as usize;
     for (before, after) in before.iter().zip(contents(&world.disks)) {
         assert!(after[start..] == before[start..], "no byte of the data is touched");
@@ -84,7 +84,7 @@ fn the_data_of_every_version_stays() {
         let disks: Vec<_> = (0..3).map(disk).collect();
         let before = contents(&disks);
         let drives: Vec<MemberDrive> = disks.iter().map(member).collect();
-        erase(&drives, array).unwrap();
+        erase(&drives, array, None).unwrap();
         for ((before, after), member) in before.iter().zip(contents(&disks)).zip(&format.members) {
             assert!(probe(&after).unwrap().is_none(), "{metadata}");
             let data = member.data_offset as usize..(member.data_offset + component) as usize;

@@ -77,7 +77,7 @@ fn a_superblock_among_the_data_of_some_members_does_not_keep_the_volume_from_ope
     stop(volume);
     assert_eq!(world.torn(), [] as [u64; 0]);
     let drives: Vec<MemberDrive> = world.disks.iter().map(member).collect();
-    erase(&drives, array_of_any(&world)).unwrap();
+    erase(&drives, array_of_any(&world), None).unwrap();
 }
 
 fn array_of_any(world: &World) -> Uuid {

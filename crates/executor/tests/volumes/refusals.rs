@@ -210,7 +210,7 @@ fn a_volume_is_made_only_of_drives_that_hold_nothing() {
     refuse(&good, &["d1", "is not zero", "--force"]);
     let array = create(&drives, &CreateSpec { force: true, ..good.clone() }, |_, _| {}).unwrap();
     refuse(&good, &["d0", "set_uuid", "--force"]);
-    pumice_executor::erase(&drives, array).unwrap();
+    pumice_executor::erase(&drives, array, None).unwrap();
     assert!(disks.iter().all(|disk| pumice_raid::probe(&disk.content()).unwrap().is_none()));
 }
 

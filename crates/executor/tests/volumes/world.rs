@@ -90,6 +90,7 @@ impl World {
         assert_eq!((told.0, told.0 > 0), (told.1, true));
         let record = pumice_raid::probe(&disks[0].content()).unwrap().unwrap();
         let options = OpenOptions {
+            metadata: None,
             consistency,
             degraded: false,
             offload: true,
