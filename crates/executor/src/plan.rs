@@ -10,7 +10,7 @@ use pumice_raid::layout::{Layout, Level};
 use pumice_units::Role;
 use pumice_volume::dry::{DryError, DryRun, DrySpec};
 use pumice_volume::near::NodeNumber;
-use pumice_volume::rows::{BLOCK, Rows, Windows};
+use pumice_volume::rows::{BLOCK, Rows, WINDOW_ROWS, Windows};
 use pumice_volume::{Command, Request};
 use std::ops::AddAssign;
 
@@ -125,11 +125,43 @@ impl Links {
     }
 }
 
+impl Links {
+    /// The same so many times.
+    fn times(self, factor: u64) -> Self {
+        let times =
+            |moved: Moved| Moved { payload: moved.payload * factor, protocol: moved.protocol * factor };
+        Self {
+            user: self.user * factor,
+            sent: times(self.sent),
+            received: times(self.received),
+            between: self.between * factor,
+        }
+    }
+}
+
 /// What some work moves, on a volume that is dirty and has room in its log.
+///
+/// The time that this takes does not grow with the chunk, but for a rebuild: windows are written
+/// independently of each other, so one window of each chunk stands for all of them.
 ///
 /// # Errors
 /// If there is no such volume.
 pub fn plan(spec: &PlanSpec, work: Work) -> Result<Links, DryError> {
+    const WINDOW: u64 = WINDOW_ROWS * BLOCK;
+    let chunk = spec.chunk_bytes;
+    let windows = chunk / WINDOW;
+    // What is no volume is refused as it is.
+    let is_volume = Geometry::new(spec.level, spec.layout, spec.members, chunk, chunk).is_ok();
+    if windows <= 1 || work == Work::Rebuild || !is_volume {
+        return plan_whole(spec, work);
+    }
+    let one = plan_whole(&PlanSpec { chunk_bytes: WINDOW, ..spec.clone() }, work)?;
+    // Single blocks are as many as chunks, whatever their size.
+    Ok(if work == Work::FullStripes { one.times(windows) } else { one })
+}
+
+/// The same, of whole chunks.
+fn plan_whole(spec: &PlanSpec, work: Work) -> Result<Links, DryError> {
     let numbers: Vec<Option<NodeNumber>> =
         (0..spec.members).map(|role| Some(role % spec.nodes.max(1))).collect();
     let chunk = spec.chunk_bytes;
@@ -210,4 +242,30 @@ fn count(commands: &[Command], nodes: &mut Nodes, out: &mut Links) {
 
 fn each_run(rows: Rows) -> impl Iterator<Item = u64> {
     runs(rows).into_iter().map(|run| run.len() as u64 * BLOCK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_chunks_are_planned_as_if_they_were_played_whole() {
+        for (level, members, nodes) in
+            [(Level::Raid5, 3, 1), (Level::Raid5, 5, 3), (Level::Raid6, 6, 4), (Level::Raid6, 9, 2)]
+        {
+            for (log, offload, chunk_bytes) in [
+                (true, true, 128 << 10),
+                (true, false, 128 << 10),
+                (false, true, 512 << 10),
+                (false, false, 1 << 20),
+            ] {
+                let layout = Some(Layout::LeftSymmetric);
+                let spec = PlanSpec { level, layout, members, nodes, chunk_bytes, log, offload };
+                for work in Work::ALL {
+                    let (planned, played) = (plan(&spec, work).unwrap(), plan_whole(&spec, work).unwrap());
+                    assert_eq!(planned, played, "{spec:?} {work:?}");
+                }
+            }
+        }
+    }
 }
