@@ -1,6 +1,5 @@
 //! `pumice bench`: measures the speed of this machine.
 
-mod clock;
 mod flash;
 mod guards;
 #[cfg(feature = "isal")]
@@ -12,6 +11,7 @@ mod scrub;
 mod volume;
 
 use crate::failure::Failure;
+use crate::leaving;
 use clap::Subcommand;
 use std::process::ExitCode;
 
@@ -37,6 +37,7 @@ pub(crate) enum BenchCommand {
 
 /// Runs the command.
 pub(crate) fn run(command: &BenchCommand) -> Result<ExitCode, Failure> {
+    leaving::on_signal()?;
     match command {
         BenchCommand::Parity(args) => parity::run(args),
         BenchCommand::Guards(args) => guards::run(args),

@@ -9,6 +9,7 @@ mod world;
 use crate::access::Access;
 use crate::devices::{Placement, assemble_from, place, probe_all};
 use crate::failure::Failure;
+use crate::leaving::{self, TemporaryFolder};
 use crate::progress::Silent;
 use crate::scrub::fresh_seed;
 use crate::text::{print, table};
@@ -35,6 +36,7 @@ const NODES: usize = 3;
 /// of four methods, shows how many bytes each method moved, and repairs the damage. Then the same
 /// with tags beside the drives, which prove verdicts that parity alone can only call likely.
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("of_one_part").args(["network", "volume"]))]
 pub(crate) struct DemoArgs {
     /// Create the array in this folder, and leave it there, damaged again, for experiments
     #[arg(long, value_name = "DIR")]
@@ -47,14 +49,15 @@ pub(crate) struct DemoArgs {
     /// volume
     #[arg(long, conflicts_with = "network")]
     volume: bool,
-    /// With --network: print one JSON document
-    #[arg(long, requires = "network")]
+    /// With --network or --volume: print one JSON document
+    #[arg(long, requires = "of_one_part")]
     json: bool,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
     let began = Instant::now();
+    leaving::on_signal()?;
     let temporary;
     let folder = match &args.keep {
         Some(folder) => {
@@ -62,7 +65,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
             folder.as_path()
         }
         None => {
-            temporary = tempfile::Builder::new().prefix("pumice-demo-").tempdir()?;
+            temporary = TemporaryFolder::new("pumice-demo-")?;
             temporary.path()
         }
     };
@@ -70,7 +73,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
         return network::run(folder, args.json);
     }
     if args.volume {
-        return volume::run(folder);
+        return volume::run(folder, args.json);
     }
     let world = World::make(folder, world::STRIPES)?;
     print(&format!(

@@ -1,6 +1,7 @@
 //! `pumice flash`: flash drives in files or on devices that no node serves.
 
 use crate::failure::Failure;
+use crate::leaving;
 use crate::text::{count, print, print_json};
 use clap::{Args, Subcommand};
 use pumice_flashdrive::{
@@ -355,6 +356,7 @@ fn make(args: &FormatArgs) -> Result<ExitCode, Failure> {
     if args.dry_run {
         check_place(&args.drive, &superblock, args.overwrite)?;
     } else {
+        leaving::on_signal()?;
         format(&args.drive, &superblock, args.overwrite)?;
     }
     if args.json {

@@ -12,6 +12,7 @@ mod failure;
 mod flash;
 mod inspect;
 mod kept;
+mod leaving;
 mod log;
 mod node;
 mod node_processes;
@@ -24,11 +25,13 @@ mod repairs;
 mod running;
 mod scrub;
 mod sim;
+mod system;
 mod tagged;
 mod text;
 mod volume;
 
 use clap::{Parser, Subcommand};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Finds and repairs silent corruption in RAID arrays.
@@ -88,8 +91,27 @@ fn scrub(args: &scrub::ScrubArgs) -> Result<ExitCode, failure::Failure> {
     }
 }
 
+/// What was typed. Help and the version end the program here, and so do wrong words.
+fn parsed() -> Result<Command, ExitCode> {
+    match Pumice::try_parse() {
+        Ok(pumice) => Ok(pumice.command),
+        Err(words) if words.use_stderr() => words.exit(),
+        Err(help) => {
+            text::delivered(match system::stdout_was_closed() {
+                true => text::write(""),
+                false => help.print().and_then(|()| std::io::stdout().flush()),
+            });
+            Err(if text::is_undelivered() { ExitCode::from(2) } else { ExitCode::SUCCESS })
+        }
+    }
+}
+
 fn main() -> ExitCode {
-    let done = match Pumice::parse().command {
+    let command = match parsed() {
+        Ok(command) => command,
+        Err(code) => return code,
+    };
+    let done = match command {
         Command::Scrub(args) => scrub(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Repairs(args) => repairs::run(&args),
@@ -106,6 +128,7 @@ fn main() -> ExitCode {
         Command::Sim(command) => sim::run(&command),
         Command::Demo(args) => demo::run(&args),
     };
+    leaving::unless_leaving();
     match done {
         Ok(_) if text::is_undelivered() => ExitCode::from(2),
         Ok(code) => code,

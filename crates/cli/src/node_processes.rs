@@ -1,23 +1,16 @@
 //! Node processes of this machine, started by this program for a while.
 
 use crate::failure::Failure;
+use crate::leaving::ChildProcess;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// A node process; ends with this value.
 pub(crate) struct NodeProcess {
-    child: Child,
+    _child: ChildProcess,
     pub(crate) address: SocketAddr,
-}
-
-impl Drop for NodeProcess {
-    fn drop(&mut self) {
-        // It may have ended already; either way it is waited for.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// Where nodes are started, and how fast their drives are.
@@ -71,9 +64,10 @@ pub(crate) fn start_nodes_at(
         for peer in addresses.iter().filter(|peer| *peer != address) {
             command.arg("--peer").arg(peer.to_string());
         }
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-        let out = child.stdout.take().ok_or_else(|| Failure::new("a node has no output"))?;
-        nodes.push(NodeProcess { child, address: *address });
+        let child = ChildProcess::spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()))?;
+        let out = child.with(|child| child.stdout.take());
+        let out = out.ok_or_else(|| Failure::new("a node has no output"))?;
+        nodes.push(NodeProcess { _child: child, address: *address });
         let mut line = String::new();
         BufReader::new(out).read_line(&mut line)?;
         if !line.starts_with("listening on ") {

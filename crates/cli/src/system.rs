@@ -1,13 +1,38 @@
-//! The processor time of the calling thread: what other programs take of a shared machine is not in
-//! it.
+//! System calls that the standard library lacks.
 
-#![expect(unsafe_code, reason = "clock_gettime is a foreign function")]
+#![expect(unsafe_code, reason = "clock_gettime and fcntl are foreign functions, and one runs before main")]
 
-/// Seconds of processor time that this thread has used.
-pub(super) fn thread_seconds() -> f64 {
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Seconds of processor time that this thread has used: what other programs take of a shared
+/// machine is not in it.
+pub(crate) fn thread_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes one timespec to the pointer, which is valid for that.
     let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     assert_eq!(result, 0, "every thread has a clock of its own");
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
+
+static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the program was started without a standard output (`>&-`). The standard library opens
+/// /dev/null in its place before `main`, and every write succeeds. Afterwards nobody can tell that
+/// from a /dev/null that was meant: Python, for one, opens it in the same way.
+pub(crate) fn stdout_was_closed() -> bool {
+    STDOUT_WAS_CLOSED.load(Ordering::Relaxed)
+}
+
+extern "C" fn look_at_stdout() {
+    // SAFETY: F_GETFD takes no further argument, hands over no memory, and changes nothing,
+    // whether the descriptor is open or not.
+    let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
+    STDOUT_WAS_CLOSED.store(flags < 0, Ordering::Relaxed);
+}
+
+// SAFETY: the C library calls the functions of this section one after another before `main`, with
+// arguments that a C function without parameters ignores. This one needs nothing that the runtime of
+// Rust sets up: it makes one system call and stores to an atomic, and it cannot panic.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK_AT_STDOUT: extern "C" fn() = look_at_stdout;

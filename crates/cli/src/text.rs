@@ -1,5 +1,6 @@
 //! Text on standard output.
 
+use crate::system::stdout_was_closed;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,17 +12,31 @@ pub(crate) fn is_undelivered() -> bool {
     UNDELIVERED.load(Ordering::Relaxed)
 }
 
-/// Writes a text. If that fails, the command says so and ends with 2. A reader that has closed the
-/// pipe (`| head`) is not an error.
-pub(crate) fn print(text: &str) {
+/// Writes a text to standard output.
+///
+/// # Errors
+/// If it cannot be written, or the program was started without a standard output.
+pub(crate) fn write(text: &str) -> io::Result<()> {
+    if stdout_was_closed() {
+        return Err(io::Error::other("it is closed"));
+    }
     let mut out = io::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+}
+
+/// Says what became of a text that was written: if that failed, the command says so once, and ends
+/// with 2. A reader that has closed the pipe (`| head`) is no exception: it did not get the report.
+pub(crate) fn delivered(written: io::Result<()>) {
     if let Err(error) = written
-        && error.kind() != io::ErrorKind::BrokenPipe
+        && !UNDELIVERED.swap(true, Ordering::Relaxed)
     {
         eprintln!("pumice: the report could not be written to standard output: {error}");
-        UNDELIVERED.store(true, Ordering::Relaxed);
     }
+}
+
+/// Writes a text to standard output. If that fails, see [`delivered`].
+pub(crate) fn print(text: &str) {
+    delivered(write(text));
 }
 
 /// Writes a JSON document and a newline.

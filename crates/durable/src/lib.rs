@@ -19,6 +19,7 @@ mod medium;
 mod ring;
 mod slots;
 mod store;
+mod unfinished;
 mod whole;
 
 pub use envelope::{BadEnvelope, Envelope};
@@ -29,4 +30,5 @@ pub use medium::{Medium, StoreFile};
 pub use ring::{Entry, Prepared, Ring, RingError, Run};
 pub use slots::{SlotRecord, Slots};
 pub use store::Store;
+pub use unfinished::{Unfinished, remove_unfinished};
 pub use whole::{remove, replace, sweep};

@@ -12,6 +12,7 @@ use pumice_blockdev::{
     BlockDevice, DeviceMedium, FileDevice, MemoryDevice, OpenMode, Options, check_memory, check_new_file,
     free_bytes,
 };
+use pumice_durable::Unfinished;
 use pumice_flash::BlockId;
 use pumice_ftl::{Coded, Fingerprint, Ftl, NandJournal, Scheme};
 use pumice_units::format_binary;
@@ -243,8 +244,10 @@ fn make_file(path: &Path, superblock: &Superblock) -> Result<(), FlashError> {
     // A name of its own: a file of another name may be a drive that is being served.
     hidden.push(format!(".{:016x}.new", random()));
     let new = path.with_file_name(hidden);
-    let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
-    let file = at_path(&new, opened)?;
+    let mut options = OpenOptions::new();
+    let opened = Unfinished::create(&new, options.write(true).create_new(true).mode(0o600));
+    // Errors name the path that was asked for.
+    let (_unfinished, file) = at_path(path, opened)?;
     let made = fill_new(&new, &file, superblock).and_then(|()| {
         // Without replacing: somebody else may have made it meanwhile.
         at_path(path, std::fs::hard_link(&new, path))

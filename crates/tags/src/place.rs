@@ -4,7 +4,7 @@ use crate::file::{SharedMedium, TagError, TagFile, check_length, sizes_for};
 use crate::geometry::{Geometry, InvalidGeometry, LOG_AT, MIN_LOG};
 use crate::header::MAX_SERIAL;
 use pumice_blockdev::{BlockDevice, DeviceMedium, FileDevice, IoError, MemoryDevice, OpenMode, Options};
-use pumice_durable::Medium;
+use pumice_durable::{Medium, Unfinished};
 use pumice_protect::format::Place;
 use pumice_protect::metadata::MetadataFormat;
 use std::fs::{File, OpenOptions};
@@ -190,7 +190,9 @@ fn make_file(path: &Path, geometry: Geometry, serial: &str) -> Result<bool, TagE
     let mut hidden = name.to_owned();
     hidden.push(format!(".{:016x}.new", identity()));
     let new = path.with_file_name(hidden);
-    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&new)?;
+    let mut options = OpenOptions::new();
+    let (_unfinished, file) =
+        Unfinished::create(&new, options.read(true).write(true).create_new(true).mode(0o600))?;
     let made = fill(file, geometry, serial).and_then(|()| {
         // Without replacing: somebody else may have made it meanwhile.
         Ok(std::fs::hard_link(&new, path)?)

@@ -2,6 +2,7 @@
 
 use super::scrub::median;
 use crate::failure::Failure;
+use crate::leaving::{self, Registered};
 use crate::text::{print, print_json, table};
 use clap::Args;
 use pumice_blockdev::{BlockDevice, FileDevice, IoError, MemoryDevice, OpenMode, Options};
@@ -135,11 +136,21 @@ struct Load {
 const OF_THE_HASH: usize = 6;
 
 /// Removes a file at the end, however that comes.
-struct Remove(PathBuf);
+struct Remove {
+    path: PathBuf,
+    _registered: Registered,
+}
+
+impl Remove {
+    fn new(path: PathBuf) -> Self {
+        let registered = leaving::file(&path);
+        Self { path, _registered: registered }
+    }
+}
 
 impl Drop for Remove {
     fn drop(&mut self) {
-        let _ = remove_file(&self.0);
+        let _ = remove_file(&self.path);
     }
 }
 
@@ -220,9 +231,9 @@ fn drives(args: &FlashArgs) -> Result<Drives, Failure> {
         return Ok(Drives { plain, flash, _files: None });
     };
     let name = |what: &str| folder.join(format!("pumice-bench-{}-{what}", std::process::id()));
-    let files = ["plain", "flash"].map(|what| Remove(name(what)));
-    let plain = Box::new(plain_file(&files[0].0, args.capacity)?);
-    let (flash, _) = pumice_flashdrive::open(&spec(files[1].0.clone()), "bench")?;
+    let files = ["plain", "flash"].map(|what| Remove::new(name(what)));
+    let plain = Box::new(plain_file(&files[0].path, args.capacity)?);
+    let (flash, _) = pumice_flashdrive::open(&spec(files[1].path.clone()), "bench")?;
     Ok(Drives { plain, flash, _files: Some(files) })
 }
 

@@ -6,9 +6,9 @@
 //! time, so that other programs disturb only through the caches. `hot` buffers are 4 KiB, `l2` 128
 //! KiB, `dram` 256 MiB, of which each turn takes other parts.
 
-use super::clock::thread_seconds;
 use super::scrub::median;
 use crate::failure::Failure;
+use crate::system::thread_seconds;
 use crate::text::{print, print_json, table};
 use clap::Args;
 use pumice_buffer::AlignedBuffer;

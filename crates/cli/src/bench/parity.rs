@@ -8,9 +8,9 @@
 //! tell; `dram` buffers are 1.5 GiB, and every turn takes another sixteenth of each, so that no
 //! cache of any size holds them.
 
-use super::clock::thread_seconds;
 use super::scrub::median;
 use crate::failure::Failure;
+use crate::system::thread_seconds;
 use crate::text::{print, print_json, table};
 use clap::Args;
 use pumice_buffer::AlignedBuffer;

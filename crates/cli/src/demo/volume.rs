@@ -5,7 +5,7 @@ use crate::devices::{Placement, assemble_from, place, probe_all};
 use crate::failure::Failure;
 use crate::progress::Silent;
 use crate::scrub::fresh_seed;
-use crate::text::print;
+use crate::text::{print, print_json};
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options as FileOptions};
 use pumice_executor::{CreateSpec, MemberDrive, OpenOptions, ServedVolume, Status, create, open};
 use pumice_host::scrub::{Options, run as run_pass};
@@ -14,6 +14,7 @@ use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
 use pumice_raid::layout::{Layout, Level};
 use pumice_units::{Role, format_decimal};
+use serde::Serialize;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -49,10 +50,39 @@ fn file(folder: &Path, number: usize) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// A line of what was done, and how long it took.
-fn done(began: &mut Instant, what: &str) {
-    print(&format!("{:5.1} s  {what}\n", began.elapsed().as_secs_f64()));
-    *began = Instant::now();
+#[derive(Debug, Serialize)]
+struct Document {
+    uuid: String,
+    bytes: u64,
+    drives: usize,
+    /// Bytes to the drives for each byte of the user.
+    full_stripe_ratio: f64,
+    small_write_ratio: f64,
+    steps: Vec<Step>,
+}
+
+#[derive(Debug, Serialize)]
+struct Step {
+    what: String,
+    seconds: f64,
+}
+
+/// What was done, and how long it took.
+struct Steps {
+    json: bool,
+    began: Instant,
+    done: Vec<Step>,
+}
+
+impl Steps {
+    fn done(&mut self, what: &str) {
+        let seconds = self.began.elapsed().as_secs_f64();
+        if !self.json {
+            print(&format!("{seconds:5.1} s  {what}\n"));
+        }
+        self.done.push(Step { what: what.to_owned(), seconds });
+        self.began = Instant::now();
+    }
 }
 
 fn wait(volume: &ServedVolume, is: impl Fn(&Status) -> bool) -> Result<(), Failure> {
@@ -77,8 +107,8 @@ fn check(device: &dyn BlockDevice, expected: &[u8]) -> Result<(), Failure> {
 }
 
 /// Runs the demo in a folder.
-pub(super) fn run(folder: &Path) -> Result<ExitCode, Failure> {
-    let mut began = Instant::now();
+pub(super) fn run(folder: &Path, json: bool) -> Result<ExitCode, Failure> {
+    let mut steps = Steps { json, began: Instant::now(), done: Vec::new() };
     let mut paths = (0..DRIVES).map(|i| file(folder, i)).collect::<Result<Vec<_>, _>>()?;
     let drives = paths.iter().map(|path| drive(path)).collect::<Result<Vec<_>, _>>()?;
     let spec = CreateSpec {
@@ -95,17 +125,14 @@ pub(super) fn run(folder: &Path) -> Result<ExitCode, Failure> {
     let volume = open(&drives, &OpenOptions::default())?;
     let device = volume.device();
     let bytes = device.size_bytes();
-    done(
-        &mut began,
-        &format!("{uuid}: RAID-6 of {DRIVES} drives, {}, with a stripe log", format_decimal(bytes)),
-    );
+    steps.done(&format!("{uuid}: RAID-6 of {DRIVES} drives, {}, with a stripe log", format_decimal(bytes)));
 
     let mut expected = content(bytes, 0);
     device.write_at(0, &expected)?;
     device.flush()?;
     let status = volume.status()?;
-    let ratio = status.member_written as f64 / status.user_written as f64;
-    done(&mut began, &format!("written in full stripes: {ratio:.2} bytes to the drives for each byte"));
+    let full_stripe_ratio = status.member_written as f64 / status.user_written as f64;
+    steps.done(&format!("written in full stripes: {full_stripe_ratio:.2} bytes to the drives for each byte"));
 
     let before = status.member_written;
     for block in (0..bytes / 4096).step_by(37) {
@@ -115,22 +142,22 @@ pub(super) fn run(folder: &Path) -> Result<ExitCode, Failure> {
     }
     device.flush()?;
     let small = bytes.div_ceil(4096 * 37) * 4096;
-    let ratio = (volume.status()?.member_written - before) as f64 / small as f64;
-    done(&mut began, &format!("single blocks of 4 KiB: {ratio:.2} bytes for each, log included"));
+    let small_write_ratio = (volume.status()?.member_written - before) as f64 / small as f64;
+    steps.done(&format!("single blocks of 4 KiB: {small_write_ratio:.2} bytes for each, log included"));
 
     volume.control().fail(LOST)?;
     wait(&volume, |status| status.missing == [LOST])?;
     check(&*device, &expected)?;
     expected[..1 << 20].copy_from_slice(&content(1 << 20, 0x55));
     device.write_at(0, &expected[..1 << 20])?;
-    done(&mut began, "a drive is lost: reads and writes continue");
+    steps.done("a drive is lost: reads and writes continue");
 
     let new = file(folder, DRIVES)?;
     volume.control().add(drive(&new)?, false)?;
     paths[LOST.index()] = new;
     wait(&volume, |status| status.missing.is_empty())?;
     check(&*device, &expected)?;
-    done(&mut began, "a new drive takes its place and is rebuilt");
+    steps.done("a new drive takes its place and is rebuilt");
 
     if !volume.stop(PATIENCE) {
         return Err(Failure::new("the volume could not be left clean"));
@@ -142,6 +169,11 @@ pub(super) fn run(folder: &Path) -> Result<ExitCode, Failure> {
     if !outcome.findings.is_empty() {
         return Err(Failure::new("the scrub found damage that the demo did not plant"));
     }
-    done(&mut began, "stopped; scrubbed as an md array: no finding");
+    steps.done("stopped; scrubbed as an md array: no finding");
+    if json {
+        let (uuid, steps) = (uuid.to_string(), steps.done);
+        let drives = DRIVES;
+        print_json(&Document { uuid, bytes, drives, full_stripe_ratio, small_write_ratio, steps });
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -15,17 +15,23 @@ use std::time::Instant;
 
 /// The published times of CRC-32 and SHA-1, in nanoseconds.
 const PUBLISHED: HashTimes = HashTimes { weak: 6_000, strong: 75_000 };
+/// Pages of a reclaim unit, unless they are given.
+const UNIT_PAGES: u32 = 256;
 /// Pages that are hashed to time this machine.
 const TIMED: u32 = 256;
 
+/// Heading of the two options of which one is needed.
+const INPUT: &str = "Input (one of them)";
+
 /// Compares schemes of deduplication.
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("input").args(["trace", "load"]).required(true))]
 pub(crate) struct FlashArgs {
     /// A trace with contents: CSV with crc32 and sha1_64, or FIU with md5; plain, gzip or zstd
-    #[arg(long, required_unless_present = "load", conflicts_with = "load")]
+    #[arg(long, help_heading = INPUT)]
     trace: Option<PathBuf>,
     /// A generated trace instead: builds, mail, releases or images, with a seed: mail:7
-    #[arg(long, value_parser = parse_load)]
+    #[arg(long, value_parser = parse_load, help_heading = INPUT)]
     load: Option<(Load, u64)>,
     /// Schemes, comma-separated, or all of them
     #[arg(long, default_value = "all")]
@@ -62,12 +68,13 @@ pub(crate) struct FlashArgs {
     /// streams as placement handles
     #[arg(long, value_enum, default_value_t = PlacementArg::Own)]
     placement: PlacementArg,
-    /// With --placement fdp: pages of a reclaim unit
-    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(8..=1 << 20))]
-    unit_pages: u32,
-    /// With --placement fdp: whether the drive keeps handles apart when it moves pages
-    #[arg(long, value_enum, default_value_t = Isolation::Initial)]
-    isolation: Isolation,
+    /// With --placement fdp: pages of a reclaim unit [default: 256]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(8..=1 << 20))]
+    unit_pages: Option<u32>,
+    /// With --placement fdp: whether the drive keeps handles apart when it moves pages [default:
+    /// initial]
+    #[arg(long, value_enum)]
+    isolation: Option<Isolation>,
     #[command(flatten)]
     show: ShowArgs,
 }
@@ -137,7 +144,19 @@ pub(crate) fn run(args: &FlashArgs) -> Result<ExitCode, Failure> {
         (None, Some((load, seed))) => Source::Load(load, seed),
         (None, None) => return Err(Failure::new("--trace or --load is needed".to_owned())),
     };
-    let fdp = Fdp { unit_pages: args.unit_pages, isolated: args.isolation == Isolation::Persistent };
+    let fdp = Fdp {
+        unit_pages: args.unit_pages.unwrap_or(UNIT_PAGES),
+        isolated: args.isolation == Some(Isolation::Persistent),
+    };
+    if args.placement != PlacementArg::Fdp {
+        for (option, is_given) in
+            [("--unit-pages", args.unit_pages.is_some()), ("--isolation", args.isolation.is_some())]
+        {
+            if is_given {
+                return Err(Failure::new(format!("{option}: it needs --placement fdp")));
+            }
+        }
+    }
     let report = study(&Study {
         source,
         schemes,

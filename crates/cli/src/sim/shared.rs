@@ -48,8 +48,14 @@ impl ShowArgs {
         human: impl Fn(&R) -> String,
     ) -> Result<ExitCode, Failure> {
         if let Some(path) = &self.plot {
-            std::fs::write(path, svg(report))
-                .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+            let is_new = !path.exists();
+            if let Err(error) = std::fs::write(path, svg(report)) {
+                if is_new {
+                    // A part of a figure is none. The first error is told.
+                    let _ = std::fs::remove_file(path);
+                }
+                return Err(Failure::new(format!("--plot: {}: {error}", path.display())));
+            }
         }
         if self.json {
             print_json(report);

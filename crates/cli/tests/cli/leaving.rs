@@ -1,0 +1,93 @@
+//! A signal in the middle: what a command made for itself is removed.
+
+use crate::network::PATIENCE;
+use crate::signals::signal;
+use crate::small_array::pumice;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn count(folder: &Path) -> usize {
+    std::fs::read_dir(folder).unwrap().count()
+}
+
+/// The process ids of the children of a process.
+fn children(pid: u32) -> Vec<String> {
+    let all = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    all.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Sends a signal once there is something to remove, and asserts that all of it goes.
+fn leaves_nothing(name: &str, command: &mut Command, folder: &Path, nodes: usize) {
+    let mut child =
+        command.env("TMPDIR", folder).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = child.id();
+    if nodes > 0 {
+        wait_for("node processes", || children(pid).len() == nodes || count(folder) > 1000);
+    } else {
+        wait_for("a file", || count(folder) > 0);
+    }
+    let nodes = children(pid);
+    signal(pid, name);
+    wait_for("the end", || child.try_wait().unwrap().is_some());
+    let done = child.wait_with_output().unwrap();
+    assert_eq!(done.status.code(), Some(3), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(done.stderr.is_empty(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert_eq!(count(folder), 0, "something is left after {name}");
+    for node in nodes {
+        assert!(!Path::new(&format!("/proc/{node}")).exists(), "a node process is left after {name}");
+    }
+}
+
+#[test]
+fn a_signal_removes_temporary_files_and_node_processes() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["-INT", "-TERM", "-HUP"] {
+        leaves_nothing(name, pumice().args(["demo", "--volume"]), folder.path(), 0);
+    }
+    leaves_nothing("-TERM", pumice().arg("demo"), folder.path(), 0);
+    let bench = ["bench", "flash", "--capacity", "64MiB", "--seconds", "60"];
+    leaves_nothing("-INT", pumice().args(bench).arg(folder.path()), folder.path(), 0);
+    let bench = ["bench", "volume", "--nodes", "2", "--drive", "32MiB", "--seconds", "60"];
+    leaves_nothing("-TERM", pumice().args(bench), folder.path(), 2);
+}
+
+/// A drive that is being made has a name of its own until it is whole.
+#[test]
+fn a_signal_removes_a_drive_and_a_tag_file_in_the_making() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = folder.path().join("files");
+    std::fs::create_dir(&files).unwrap();
+    let is_new = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.is_ok_and(|entry| entry.path().extension().is_some_and(|extension| extension == "new"))
+    };
+    let drive = format!("{},capacity=2GiB", files.join("drive").display());
+    let mut met = 0;
+    for (i, words) in [&["flash", "format"][..], &["node", "--listen", "127.0.0.1:0", "--drive"]]
+        .into_iter()
+        .cycle()
+        .take(20)
+        .enumerate()
+    {
+        let flash = if i % 2 == 0 { drive.clone() } else { format!("flash:{drive}") };
+        let mut child =
+            pumice().args(words).arg(flash).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let begun = || std::fs::read_dir(&files).unwrap().any(is_new);
+        while !begun() && child.try_wait().unwrap().is_none() && !files.join("drive").exists() {}
+        met += u32::from(begun());
+        signal(child.id(), "-TERM");
+        wait_for("the end", || child.try_wait().unwrap().is_some());
+        assert!(!begun(), "something is left after {words:?}");
+        // It may have been made in time.
+        let _ = std::fs::remove_file(files.join("drive"));
+    }
+    assert!(met > 0, "no drive was met in the making");
+}
