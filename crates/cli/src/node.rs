@@ -2,8 +2,10 @@
 
 use crate::daytime::to_utc;
 use crate::failure::Failure;
+use crate::leaving;
 use crate::log::{self, LogFormat, LogLevel};
 use crate::scrub::default_state_dir;
+use crate::text;
 use clap::Args;
 use pumice_blockdev::raise_descriptor_limit;
 use pumice_initiator::DigestPolicy;
@@ -16,11 +18,11 @@ use pumice_nvme::controller::Limits;
 use pumice_nvme::spec::Nqn;
 use pumice_offload::PaceRequest;
 use pumice_protect::format::Type;
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 /// The exit code of a node that failed, or whose drives did not all stop in time.
@@ -35,30 +37,33 @@ const NOT_DONE: u8 = 3;
 #[command(after_help = "\
 All options can be given in a file instead, with --config:
 
-    listen = \"127.0.0.1:4420\"              # or several: [\"192.0.2.1\", \"[2001:db8::1]:4420\"]; the default port is 4420
-    nqn = \"nqn.2026-11.example:node1\"      # optional; the default is derived from the machine and the drives
-    block_size = 512                       # or 4096
+    listen = \"127.0.0.1:4420\"           # or several: [\"192.0.2.1\", \"[2001:db8::1]:4420\"]
+    nqn = \"nqn.2026-11.example:node1\"   # optional; else made from the machine and the drives
+    block_size = 512                    # or 4096
     cores = 1
     connections = 4096
-    busy_poll = \"100us\"                    # optional; how long a core looks for work before it sleeps, \"0s\" for never
-    state_dir = \"/var/lib/pumice\"          # optional; the default is the same
-    metrics = \"9420\"                       # optional; counters for Prometheus: a port of 127.0.0.1, or ADDRESS:PORT
-    show_paths = false                     # optional; true shows the full paths of drives to hosts
+    busy_poll = \"100us\"                 # optional; \"0s\" for never
+    state_dir = \"/var/lib/pumice\"       # optional; the default is the same
+    metrics = \"9420\"                    # optional; a port of 127.0.0.1, or ADDRESS:PORT
+    show_paths = false                  # optional; true shows hosts the full paths of drives
     [[drive]]
-    backend = \"/dev/sdb\"                   # a block device, an image file, mem:SIZE, or flash:PATH
-    label = \"front left\"                  # optional; shown to hosts instead of the last part of the path
-    [[host]]                               # optional; hosts that see protection information of drives with tags
+    backend = \"/dev/sdb\"                # a block device, an image file, mem:SIZE, or flash:PATH
+    label = \"front left\"                # optional; for hosts, else the last part of the path
+    pi = 16                             # optional; bits of the tag of each block
+    tags = \"/var/lib/pumice/sdb.tags\"   # with pi: the tag file
+    [[host]]                            # optional; hosts that see the tags of such drives
     nqn = \"nqn.2026-11.example:host\"
-    faces = [\"hidden\", \"visible\"]          # or \"unchecked\" instead of \"hidden\"
-    [[peer]]                               # nodes to which local memory may be sent
+    faces = [\"hidden\", \"visible\"]       # or \"unchecked\" instead of \"hidden\"
+    [[peer]]                            # nodes to which local memory may be sent
     address = \"127.0.0.1:4421\"
-    digest = \"auto\"                        # optional; digests of connections to it: auto (unless it is on the loopback), on, off
-    [pacing]                               # optional; scrubs may ask for less, never for more
-    slowdown = \"1ms\"                       # average delay of a foreground request
-    rate = \"200MB\"                         # per second, from each drive
-    window = [\"22:00-06:00\"]              # local time
+    digest = \"auto\"                     # optional; auto (not on the loopback), on, off
+    [pacing]                            # optional; scrubs may ask for less, never for more
+    slowdown = \"1ms\"                    # average delay of a foreground request
+    rate = \"200MB\"                      # per second, from each drive
+    window = [\"22:00-06:00\"]            # local time
 
-Exit codes: 0 stopped, 2 could not run, 3 a part of the node failed, or a drive did not come back.")]
+Exit codes: 0 stopped, 2 could not run, 3 a part of the node failed, a drive did not come back, or a
+signal came before the node was ready.")]
 pub(crate) struct NodeArgs {
     /// Read the complete configuration from this file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "drive", "nqn", "block_size", "cores", "peer", "connections", "busy_poll", "state_dir", "show_paths", "metrics"])]
@@ -165,6 +170,18 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     let config = args.config()?;
     let log = log::begin(args.log_level.unwrap_or(LogLevel::Info), args.log_format)?;
     let nqn = config.nqn_or_made();
+    let (stop, stopped) = mpsc::channel();
+    let signal = stop.clone();
+    let ready = Arc::new(AtomicBool::new(false));
+    let is_ready = Arc::clone(&ready);
+    ctrlc::set_handler(move || {
+        if !is_ready.load(Ordering::SeqCst) {
+            // Drives or tag files are being made, and nothing is served yet.
+            leaving::leave();
+        }
+        // Only the first counts; the receiver may be gone already.
+        let _ = signal.send(Ended::Signal);
+    })?;
     let state = config.state_dir.clone().or_else(default_state_dir);
     let mut drives = Vec::with_capacity(config.drives.len());
     for (i, drive) in config.drives.iter().enumerate() {
@@ -185,6 +202,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
             None => drive,
         });
     }
+    ready.store(true, Ordering::SeqCst);
     // One of each connection, and some of the node's own.
     let descriptors = raise_descriptor_limit().unwrap_or(0);
     if descriptors < config.connections as u64 + 256 {
@@ -193,12 +211,6 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
             config.connections
         ));
     }
-    let (stop, stopped) = mpsc::channel();
-    let signal = stop.clone();
-    ctrlc::set_handler(move || {
-        // Only the first counts; the receiver may be gone already.
-        let _ = signal.send(Ended::Signal);
-    })?;
     let server = Server::start(Service {
         listen: config.listen,
         metrics: config.metrics,
@@ -215,8 +227,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     let line = |address| format!("listening on {address} nqn {}\n", server.nqn());
     let lines: String = server.addresses().iter().map(line).collect();
     // All lines at once: a reader that closes the pipe after the first does not end the node.
-    let mut out = std::io::stdout();
-    if let Err(error) = out.write_all(lines.as_bytes()).and_then(|()| out.flush()) {
+    if let Err(error) = text::write(&lines) {
         log.say(&format!("pumice: the addresses could not be written to standard output: {error}"));
     }
     server.on_failure(move |why| {

@@ -1,6 +1,7 @@
 //! The documents, exit codes and manners that others build on. `docs/reference/json.md` is the
 //! contract.
 
+use crate::network::Node;
 use crate::small_array::{
     CHUNK, DATA_OFFSET, Made, RAID5, RAID6, STRIPES, damage, pumice, refusal, run, scrub,
 };
@@ -285,22 +286,6 @@ fn two_scrubs_of_one_array_do_not_meet() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_failure() {
-    let array = Made::new(RAID6);
-    let state = tempfile::tempdir().unwrap();
-    let mut child = scrub(state.path())
-        .args(&array.members)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert!(!message.contains("panicked"), "{message}");
-}
-
-#[test]
 fn the_demo_finds_what_it_planted_and_ends_in_time() {
     let start = Instant::now();
     let output = pumice().arg("demo").output().unwrap();
@@ -322,4 +307,30 @@ fn the_demo_finds_what_it_planted_and_ends_in_time() {
     }
     // A bound on hanging, not a measurement: the unoptimised program takes its time.
     assert!(start.elapsed() < Duration::from_secs(300));
+}
+
+/// The example in the help is a file that a node starts with, word for word but for its places.
+#[test]
+fn the_configuration_in_the_help_of_a_node_works() {
+    let output = pumice().args(["node", "--help"]).output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    let (_, rest) = help.split_once("with --config:\n").unwrap();
+    let (example, _) = rest.split_once("\nExit codes").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let drive = folder.path().join("drive");
+    File::create(&drive).unwrap().set_len(1 << 20).unwrap();
+    let mut text = example.to_owned();
+    for (place, here) in [
+        ("127.0.0.1:4420", "127.0.0.1:0".to_owned()),
+        ("\"9420\"", "\"0\"".to_owned()),
+        ("/dev/sdb", drive.display().to_string()),
+        ("/var/lib/pumice", folder.path().display().to_string()),
+    ] {
+        assert!(text.contains(place), "{place} is not in: {text}");
+        text = text.replace(place, &here);
+    }
+    let config = folder.path().join("node.toml");
+    std::fs::write(&config, text).unwrap();
+    let mut node = Node::start(&["--config", config.to_str().unwrap()], &[]);
+    assert_eq!(node.stop(), Some(0));
 }
