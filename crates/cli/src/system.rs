@@ -31,8 +31,8 @@ extern "C" fn look_at_stdout() {
 }
 
 // SAFETY: the C library calls the functions of this section one after another before `main`, with
-// arguments that a C function without parameters ignores. This one needs nothing that the runtime of
-// Rust sets up: it makes one system call and stores to an atomic, and it cannot panic.
+// arguments that a C function without parameters ignores. This one needs nothing that the runtime
+// of Rust sets up: it makes one system call and stores to an atomic, and it cannot panic.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOOK_AT_STDOUT: extern "C" fn() = look_at_stdout;

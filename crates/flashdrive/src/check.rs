@@ -39,8 +39,8 @@ pub struct Examined {
     pub damaged: Vec<DamagedPage>,
     /// Tables that contradict each other; none in a sound drive.
     pub contradictions: Vec<String>,
-    /// What was durable and is lost: tags, and contents of logical pages. The drive can be recovered
-    /// only without them.
+    /// What was durable and is lost: tags, and contents of logical pages. The drive can be
+    /// recovered only without them.
     pub lost: Vec<FtlError>,
 }
 

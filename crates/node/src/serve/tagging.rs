@@ -146,8 +146,8 @@ impl Tagging {
         }
     }
 
-    /// Bytes of memory that a drive of `size` bytes takes with its tags, about; `u64::MAX` if that is
-    /// no number.
+    /// Bytes of memory that a drive of `size` bytes takes with its tags, about; `u64::MAX` if that
+    /// is no number.
     pub(super) fn memory_bytes(&self, size: u64, block: u32) -> u64 {
         let blocks = size / u64::from(block.max(1));
         let beside = blocks.saturating_mul(self.metadata.bytes() as u64).saturating_add(blocks / 8);
