@@ -4,6 +4,7 @@
 //! what they make.
 
 use crate::failure::Failure;
+use crate::system::on_signals;
 use pumice_blockdev::remove_unfinished;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -109,7 +110,7 @@ fn end(child: &mut Child) {
 /// From now on a signal (SIGINT, SIGTERM, SIGHUP) removes what is registered, and ends the program
 /// with 3.
 pub(crate) fn on_signal() -> Result<(), Failure> {
-    Ok(ctrlc::set_handler(|| leave())?)
+    Ok(on_signals(|| leave())?)
 }
 
 /// Removes what is registered, and ends the program.

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::leaving;
 use crate::log::{self, LogFormat, LogLevel};
 use crate::scrub::default_state_dir;
+use crate::system::on_signals;
 use crate::text;
 use clap::Args;
 use pumice_blockdev::raise_descriptor_limit;
@@ -174,7 +175,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     let signal = stop.clone();
     let ready = Arc::new(AtomicBool::new(false));
     let is_ready = Arc::clone(&ready);
-    ctrlc::set_handler(move || {
+    on_signals(move || {
         if !is_ready.load(Ordering::SeqCst) {
             // Drives or tag files are being made, and nothing is served yet.
             leaving::leave();

@@ -1,6 +1,7 @@
 //! `pumice protect` and `pumice release`.
 
 use crate::failure::Failure;
+use crate::system::on_signals;
 use crate::text::{count, print};
 use clap::Args;
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
@@ -139,7 +140,7 @@ pub(crate) fn run(args: &ProtectArgs) -> Result<ExitCode, Failure> {
     }
     let stop = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&stop);
-    ctrlc::set_handler(move || raised.store(true, Ordering::Relaxed))?;
+    on_signals(move || raised.store(true, Ordering::Relaxed))?;
     let block: u32 = args.block_size.parse().expect("one of two");
     let mut code = 0;
     for places in &all {

@@ -14,6 +14,7 @@ use crate::probed::Probed;
 use crate::progress::Display;
 use crate::remote::hosts_of;
 use crate::running::{Running, running};
+use crate::system::on_signals;
 use crate::text::{json_text, print};
 use pumice_host::pass::StopReason;
 use pumice_host::report::Report;
@@ -205,12 +206,12 @@ pub(crate) fn fresh_seed() -> Result<Seed, Failure> {
     Ok(Seed(bytes))
 }
 
-/// A stop that Ctrl-C and SIGTERM raise; a second signal ends the program at once.
+/// A stop that Ctrl-C, SIGTERM and SIGHUP raise; a second signal ends the program at once.
 fn stop_on_signal() -> Result<Arc<Stop>, Failure> {
     let stop = Arc::new(Stop::new());
     let raised = Arc::clone(&stop);
     // The handler runs on a separate thread.
-    ctrlc::set_handler(move || {
+    on_signals(move || {
         if raised.is_raised() {
             std::process::exit(3);
         }

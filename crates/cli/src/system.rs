@@ -1,6 +1,6 @@
 //! System calls that the standard library lacks.
 
-#![expect(unsafe_code, reason = "clock_gettime and fcntl are foreign functions, and one runs before main")]
+#![expect(unsafe_code, reason = "clock_gettime, fcntl and signal are foreign, and one runs before main")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,6 +12,30 @@ pub(crate) fn thread_seconds() -> f64 {
     let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     assert_eq!(result, 0, "every thread has a clock of its own");
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+/// Calls `handler`, in a thread of its own, at each SIGINT, SIGTERM and SIGHUP. A SIGHUP that was
+/// ignored when the program was started (`nohup`) stays ignored.
+///
+/// # Errors
+/// If the program has a handler already, or the system refuses.
+pub(crate) fn on_signals(handler: impl FnMut() + 'static + Send) -> Result<(), ctrlc::Error> {
+    let ignored = hangup_is_ignored();
+    ctrlc::set_handler(handler)?;
+    if ignored {
+        // SAFETY: SIG_IGN is no function of ours, and nothing of the program depends on SIGHUP.
+        unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+    }
+    Ok(())
+}
+
+fn hangup_is_ignored() -> bool {
+    let mut now = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: without a new action the call changes nothing; it writes the present one to the
+    // pointer, which is valid for that.
+    let result = unsafe { libc::sigaction(libc::SIGHUP, std::ptr::null(), now.as_mut_ptr()) };
+    // SAFETY: the call has filled it if it succeeded.
+    result == 0 && unsafe { now.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
 static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);

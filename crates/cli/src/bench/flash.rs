@@ -316,7 +316,7 @@ impl Pages {
 /// Bytes a second, if each call is for a long write.
 fn rate(seconds: f64, hash: impl Fn()) -> f64 {
     let (began, mut rounds) = (Instant::now(), 0_u32);
-    while began.elapsed().as_secs_f64() < seconds {
+    while rounds == 0 || began.elapsed().as_secs_f64() < seconds {
         hash();
         rounds += 1;
     }
@@ -382,7 +382,8 @@ fn load(
         let mut content = Content::new(shape.bytes, random.next_u64());
         let mut buffer = AlignedBuffer::new(shape.bytes);
         let mut done = 0;
-        while Instant::now() < end {
+        // A busy machine may begin a thread late: one command at least, or there is no rate.
+        while done == 0 || Instant::now() < end {
             // Relaxed: it only hands out numbers.
             let number = begun.fetch_add(1, Ordering::Relaxed);
             let place = if shape.random { random.below(places) } else { number % places };

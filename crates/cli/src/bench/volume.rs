@@ -406,7 +406,8 @@ fn load(
         let data = SharedBuffer::copy_of(&buffer);
         let (mut took, mut number) = (Vec::new(), thread);
         let mut random = Random::new(round << 32 | thread);
-        while Instant::now() < end {
+        // One request at least, or there is no rate: a busy machine may begin a thread late.
+        while took.is_empty() || Instant::now() < end {
             let at = match shape.places {
                 Places::InOrder => number % count * shape.bytes,
                 Places::Random => random.next_u64() % count * shape.bytes,

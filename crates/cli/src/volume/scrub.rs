@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::progress::Display;
 use crate::remote::RemoteName;
 use crate::scrub::ScrubArgs;
+use crate::system::on_signals;
 use crate::text::print;
 use pumice_host::pass::{Observer, Progress};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -73,7 +74,7 @@ pub(crate) fn run(socket: &Path, args: &ScrubArgs) -> Result<ExitCode, Failure> 
     line.push(b'\n');
     stream.write_all(&line).map_err(|error| wrong(error.to_string()))?;
     let (ours, asked) = (stream.try_clone()?, AtomicBool::new(false));
-    ctrlc::set_handler(move || {
+    on_signals(move || {
         if asked.swap(true, Ordering::Relaxed) {
             std::process::exit(3);
         }

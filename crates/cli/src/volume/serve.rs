@@ -9,6 +9,7 @@ use crate::access::metadata;
 use crate::failure::Failure;
 use crate::log::{self, Lines, LogFormat, LogLevel};
 use crate::remote::machine;
+use crate::system::on_signals;
 use crate::text::print;
 use clap::Args;
 use pumice_blockdev::raise_descriptor_limit;
@@ -80,8 +81,8 @@ pub(crate) struct AssembleArgs {
 /// Serves a volume to any NVMe/TCP host, as one namespace.
 ///
 /// Prints `listening on ADDRESS nqn NQN` for each address when it is ready. SIGTERM, SIGHUP (the
-/// terminal is closed), Ctrl-C and `pumice volume stop` end it: the array is left clean. After a
-/// crash the same command first replays interrupted writes, and then listens.
+/// terminal is closed; not under nohup), Ctrl-C and `pumice volume stop` end it: the array is left
+/// clean. After a crash the same command first replays interrupted writes, and then listens.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes: 0 stopped and clean, 2 could not run (nothing is written if a device or a field is
@@ -172,7 +173,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     raise_descriptor_limit().unwrap_or(0);
     let (stop, stopped) = mpsc::channel();
     let signal = stop.clone();
-    ctrlc::set_handler(move || {
+    on_signals(move || {
         // Only the first counts; the receiver may be gone already.
         let _ = signal.send(Ended::Signal);
     })?;

@@ -3,6 +3,7 @@
 use crate::network::PATIENCE;
 use crate::signals::signal;
 use crate::small_array::pumice;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -90,4 +91,34 @@ fn a_signal_removes_a_drive_and_a_tag_file_in_the_making() {
         let _ = std::fs::remove_file(files.join("drive"));
     }
     assert!(met > 0, "no drive was met in the making");
+}
+
+/// Whether a process ignores SIGHUP, as the kernel says.
+fn ignores_hangup(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() & 1 == 1
+}
+
+/// As under nohup: the terminal goes, and the node stays.
+#[test]
+fn a_hangup_that_was_ignored_at_the_start_stays_ignored() {
+    for (trap, stays) in [("trap '' HUP; ", true), ("", false)] {
+        let start = format!(r#"{trap}exec "$0" node --listen 127.0.0.1:0 --drive mem:1MiB"#);
+        let mut node = Command::new("sh")
+            .args(["-c", &start, env!("CARGO_BIN_EXE_pumice")])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(node.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("listening on"), "{line}");
+        assert_eq!(ignores_hangup(node.id()), stays);
+        signal(node.id(), "-HUP");
+        if stays {
+            signal(node.id(), "-TERM");
+        }
+        wait_for("the end", || node.try_wait().unwrap().is_some());
+    }
 }
