@@ -284,11 +284,13 @@ where
     /// # Errors
     /// If the flash fails.
     pub fn mark(&mut self) -> Result<(), FtlError> {
-        self.checkpoint_if_due()?;
-        if !self.needs_mark() {
-            return Ok(());
-        }
         loop {
+            // Many blocks may have a page that is named nowhere: their marks can fill the log. A
+            // checkpoint says what they would.
+            self.checkpoint_if_due()?;
+            if !self.needs_mark() {
+                return Ok(());
+            }
             let seq = self.next_seq();
             // The blocks of the journal are never void: what is said there stays said.
             let tails = self.tails.carry(BlockId(0));

@@ -66,17 +66,21 @@ impl Nand for Exchanged {
 type Drive = Ftl<Coded<Exchanged>, NandJournal, Vec<u8>>;
 
 fn drive(scheme: Scheme, change: impl FnOnce(&mut Config)) -> (Drive, Config) {
-    let mut config = Config::new(LOGICAL, scheme);
+    drive_of(LOGICAL, scheme, change)
+}
+
+fn drive_of(logical: u32, scheme: Scheme, change: impl FnOnce(&mut Config)) -> (Drive, Config) {
+    let mut config = Config::new(logical, scheme);
     change(&mut config);
     let blocks = (30..)
         .find(|&blocks| {
-            let journal = NandJournal::new(shape(blocks), LOGICAL);
-            blocks >= Journal::<Coded<Exchanged>>::reserved(&journal) + LOGICAL.div_ceil(8) + 11
+            let journal = NandJournal::new(shape(blocks), logical);
+            blocks >= Journal::<Coded<Exchanged>>::reserved(&journal) + logical.div_ceil(8) + 11
         })
         .unwrap();
     let inner = MemoryNand::new(shape(blocks), Timing::DISKSIM);
     let nand = Coded::new(Exchanged { inner, pages: None });
-    (Ftl::format(nand, NandJournal::new(shape(blocks), LOGICAL), config).unwrap(), config)
+    (Ftl::format(nand, NandJournal::new(shape(blocks), logical), config).unwrap(), config)
 }
 
 fn shape(blocks: u32) -> Geometry {
@@ -446,4 +450,21 @@ fn a_piece_of_idle_work_passes_over_few_pages() {
     let reads = drive.stats().dedup_reads;
     drive.idle(0, u64::MAX / 2).unwrap();
     assert_eq!((drive.waiting(), drive.stats().dedup_reads - reads), (0, 15));
+}
+
+/// Blocks that are filled between two syncs have tails that no program names. Their marks are more
+/// than the log has room for.
+#[test]
+fn marks_of_many_blocks_find_room() {
+    let (mut drive, config) = drive_of(4000, Scheme::None, |_| {});
+    for lpn in 0..4000 {
+        drive.write(lpn, &content(lpn as u8), 0).unwrap();
+    }
+    drive.flush(0).unwrap();
+    drive.mark().unwrap();
+    assert!(!drive.needs_mark());
+    let mut drive = recover(drive.into_nand(), config, false).unwrap();
+    for lpn in (0..4000).step_by(7) {
+        assert_eq!(drive.read(lpn, 0).unwrap().0, Some(content(lpn as u8)), "{lpn}");
+    }
 }
