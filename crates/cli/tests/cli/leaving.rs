@@ -5,7 +5,7 @@ use crate::signals::signal;
 use crate::small_array::pumice;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
@@ -102,18 +102,29 @@ fn ignores_hangup(pid: u32) -> bool {
     u64::from_str_radix(mask.trim(), 16).unwrap() & 1 == 1
 }
 
+/// Is killed when the test ends, however that comes.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// As under nohup: the terminal goes, and the node stays.
 #[test]
 fn a_hangup_that_was_ignored_at_the_start_stays_ignored() {
     let inherited = ignores_hangup(std::process::id());
     for (trap, stays) in [("trap '' HUP; ", true), ("", inherited)] {
         let start = format!(r#"{trap}exec "$0" node --listen 127.0.0.1:0 --drive mem:1MiB"#);
-        let mut node = Command::new("sh")
+        let node = Command::new("sh")
             .args(["-c", &start, env!("CARGO_BIN_EXE_pumice")])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+            .spawn();
+        let mut killed = Killed(node.unwrap());
+        let node = &mut killed.0;
         let mut line = String::new();
         BufReader::new(node.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         assert!(line.starts_with("listening on"), "{line}");
