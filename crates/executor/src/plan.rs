@@ -123,9 +123,7 @@ impl Links {
         self.sent.protocol += CAPSULE;
         self.received += Moved { payload, protocol: 2 * HEADER };
     }
-}
 
-impl Links {
     /// The same so many times.
     fn times(self, factor: u64) -> Self {
         let times =

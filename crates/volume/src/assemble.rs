@@ -338,7 +338,7 @@ pub fn assemble(
         if missing > 0 {
             return Err(Refusal::DirtyDegraded);
         }
-        dirty = whose_bits(&members);
+        dirty = dirty_of(&members);
     }
     let bitmap = bits(&members);
     report.dropped = found.dropped;
@@ -446,7 +446,7 @@ fn logs(members: &[Option<MemberLook>], generation: u64) -> Vec<LoggedMember> {
 }
 
 /// Which windows are dirty: those of regions with a bit, or all if the bitmap does not say.
-fn whose_bits(members: &[Option<MemberLook>]) -> Dirty {
+fn dirty_of(members: &[Option<MemberLook>]) -> Dirty {
     let region = |look: &MemberLook| {
         let bitmap = look.bitmap.as_ref().filter(|bitmap| bitmap.overridden().is_none())?;
         Some(bitmap.header().chunk_bytes)
