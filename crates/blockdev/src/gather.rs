@@ -9,7 +9,7 @@
 mod ring;
 mod threads;
 
-use crate::{BlockDevice, IoError, Judgement, read_judged};
+use crate::{BlockDevice, IoError, Judgement, Reader, read_in_order};
 use pumice_buffer::{AlignedBuffer, MEMORY_GRAIN};
 use ring::Ring;
 use std::collections::VecDeque;
@@ -100,6 +100,8 @@ enum Carrier {
 /// Reads gathers from a fixed list of devices.
 pub struct Gatherer {
     devices: Vec<Arc<dyn BlockDevice>>,
+    /// One for each device.
+    readers: Vec<Reader>,
     carrier: Carrier,
     ready: VecDeque<Gathered>,
     in_flight: usize,
@@ -124,7 +126,8 @@ impl Gatherer {
             Engine::Uring => Carrier::Ring(Box::new(Ring::new(depth)?)),
             Engine::Threads => Carrier::Threads(Threads::new(depth)?),
         };
-        Ok(Self { devices, carrier, ready: VecDeque::new(), in_flight: 0 })
+        let readers = devices.iter().map(|_| Reader::default()).collect();
+        Ok(Self { devices, readers, carrier, ready: VecDeque::new(), in_flight: 0 })
     }
 
     /// Gathers submitted and not yet handed back.
@@ -158,7 +161,8 @@ impl Gatherer {
                 carried.push(i);
                 continue;
             }
-            match read_judged(&**device, part.offset, &mut buffer[part.at..part.at + part.len]) {
+            let (bytes, reader) = (&mut buffer[part.at..part.at + part.len], &mut self.readers[part.device]);
+            match read_in_order(&**device, part.offset, bytes, reader) {
                 Ok(judgement) => judged.extend(judgement.map(|judgement| (i, judgement))),
                 Err(error) => failures.push((i, error)),
             }

@@ -50,5 +50,5 @@ pub use system::{
     ask_silent_peer, check_new_file, free_bytes, give_memory_back, prefetch, prefetch_far,
     raise_descriptor_limit, step_back,
 };
-pub use tagged::read_judged;
-pub use tags::{TagCounts, TagFormat, Tagged};
+pub use tagged::{read_in_order, read_judged};
+pub use tags::{Reader, TagCounts, TagFormat, Tagged};

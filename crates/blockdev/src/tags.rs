@@ -4,6 +4,8 @@ use crate::IoError;
 use crate::judgement::Judgement;
 use pumice_protect::metadata::MetadataFormat;
 use pumice_protect::origin::{Judged, RestoredTag};
+use std::any::Any;
+use std::fmt;
 
 /// The format of a device's tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +29,27 @@ pub struct TagCounts {
     pub stale: bool,
 }
 
+/// State that a device keeps for one reader of most of it in order, from read to read. It belongs to
+/// one device: with another one it counts for nothing.
+#[derive(Default)]
+pub struct Reader(Option<Box<dyn Any + Send>>);
+
+impl Reader {
+    /// The state, of whatever type the device keeps.
+    pub fn state<T: Any + Send + Default>(&mut self) -> &mut T {
+        if self.0.as_ref().is_none_or(|state| !state.is::<T>()) {
+            self.0 = Some(Box::new(T::default()));
+        }
+        self.0.as_mut().and_then(|state| state.downcast_mut()).expect("it is of this type now")
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Reader").field(&self.0.is_some()).finish()
+    }
+}
+
 /// Tags beside the blocks of a device.
 pub trait Tagged: Send + Sync {
     /// Which.
@@ -47,7 +70,7 @@ pub trait Tagged: Send + Sync {
     ///
     /// # Errors
     /// As [`read_judged`](Self::read_judged).
-    fn read_checked(&self, offset: u64, buf: &mut [u8]) -> Result<Judgement, IoError> {
+    fn read_checked(&self, offset: u64, buf: &mut [u8], _reader: &mut Reader) -> Result<Judgement, IoError> {
         let mut judgement = Judgement::default();
         judgement.take(&self.read_judged(offset, buf)?, 0, self.format().block_bytes as usize);
         Ok(judgement)

@@ -5,6 +5,7 @@
 //! [in steps](steps); where there is such a user, it has the common work too.
 
 mod steps;
+mod sweep;
 
 use crate::file::{Log, TagError, TagFile};
 use crate::geometry::Geometry;
@@ -15,9 +16,13 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::{Deref, DerefMut, Range};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::Thread;
 use steps::{USER_BITS, UnderWay, User, Wake, user_of};
+
+/// The next carrier's number; 0 is nobody's.
+static NEXT: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
     /// Room for guards.
@@ -100,6 +105,12 @@ pub(crate) struct Carrier {
     tags: Option<Arc<dyn BlockDevice>>,
     identity: u64,
     shared: Mutex<Shared>,
+    /// No other in this process has it.
+    number: u64,
+    /// Of the tags: see [`Machine::tag_version`].
+    version: Arc<AtomicU64>,
+    #[cfg(test)]
+    viewed: AtomicU64,
 }
 
 impl Carrier {
@@ -108,6 +119,7 @@ impl Carrier {
             let unit = tags.direct_fd().map(|target| target.grain);
             unit.is_some_and(|unit| log.set_unit(unit)) && drive.direct_fd().is_some()
         });
+        let version = machine.tag_version();
         let shared = Shared {
             machine,
             next: 1,
@@ -129,6 +141,10 @@ impl Carrier {
             file: RwLock::new(file),
             log: Mutex::new(log),
             shared: Mutex::new(shared),
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            version,
+            #[cfg(test)]
+            viewed: AtomicU64::new(0),
         }
     }
 
@@ -171,26 +187,6 @@ impl Carrier {
         self.until_done(shared, id, blocks, &mut payload)
     }
 
-    /// Reads and checks blocks for a reader of most of the drive in order.
-    ///
-    /// Nearly all of them fit their tags, and nobody writes them. So they are read without a lock,
-    /// and only if a tag does not fit, they are read again in their turn.
-    pub(crate) fn sweep(&self, blocks: Range<u64>, buffer: &mut [u8]) -> Carried {
-        let can_look = self.shared().machine.can_look(&blocks);
-        if can_look {
-            let looked = self.read(&blocks, &mut Payload::Read(buffer), |read, guards| match read {
-                Ok(()) => self.shared().machine.look(&blocks, guards).map(Outcome::Checked).map(Ok),
-                Err(error) => Some(Err(error)),
-            });
-            match looked {
-                Some(Ok(outcome)) => return Carried { outcome, error: None },
-                Some(Err(error)) => return Carried { outcome: Outcome::DriveFailed, error: Some(error) },
-                None => {}
-            }
-        }
-        self.carry(blocks, Request::Sweep, Payload::Read(buffer))
-    }
-
     /// Carries out a read that waits for nothing.
     fn read_now(&self, id: u64, blocks: &Range<u64>, payload: &mut Payload<'_>) -> Carried {
         self.read(blocks, payload, |read, guards| {
@@ -214,17 +210,22 @@ impl Carrier {
             Payload::ReadMetadata(buffer) => (buffer, false),
             Payload::Write(_) | Payload::Zero { .. } => unreachable!("it reads"),
         };
-        let count = if judged { (blocks.end - blocks.start) as usize } else { 0 };
-        let read = self.drive.read_at(blocks.start * self.geometry.block_bytes() as u64, buffer);
+        match self.drive.read_at(blocks.start * self.geometry.block_bytes() as u64, buffer) {
+            Ok(()) if judged => self.with_guards(buffer, |guards| then(Ok(()), guards)),
+            read => then(read, &[]),
+        }
+    }
+
+    /// Calls `then` with the guards of whole blocks.
+    fn with_guards<T>(&self, data: &[u8], then: impl FnOnce(&[u64]) -> T) -> T {
+        let count = data.len() / self.geometry.block_bytes();
         // Taken out, so that nothing that is called here can meet it in use.
         let mut guards = GUARDS.take();
         if guards.len() < count {
             guards.resize(count, 0);
         }
-        if read.is_ok() {
-            self.geometry.guards_into(buffer, &mut guards[..count]);
-        }
-        let result = then(read, &guards[..count]);
+        self.geometry.guards_into(data, &mut guards[..count]);
+        let result = then(&guards[..count]);
         GUARDS.set(guards);
         result
     }

@@ -36,7 +36,7 @@ pub type OpenError = TagError;
 /// Hosts do not see the tags. A block that differs from its tag is refused with
 /// [`IoError::is_protection_error`]. Writes must be of whole blocks.
 pub struct TaggedDevice {
-    carrier: Carrier,
+    pub(crate) carrier: Carrier,
     geometry: Geometry,
     recovered: Recovered,
     refusals: Refusals,

@@ -22,6 +22,7 @@ use recover::Recovering;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -379,6 +380,27 @@ impl TagFile {
             }
         }
         Ok(loaded)
+    }
+
+    /// Reads all pages of consecutive groups into `pages`, by way of `bytes`; unknown ones where
+    /// they are fresh or lost. `lost` is called with the numbers of those that are lost.
+    ///
+    /// # Errors
+    /// If the medium fails, as a whole or in one sector.
+    pub(crate) fn load_stretch(
+        &self,
+        groups: Range<u64>,
+        bytes: &mut Vec<u8>,
+        pages: &mut Vec<Page>,
+        lost: impl FnMut(u64),
+    ) -> io::Result<()> {
+        let Header { geometry, identity, .. } = &self.header;
+        let first = geometry.pages_of(groups.start).start;
+        let count = geometry.pages_of(groups.end - 1).end - first;
+        bytes.resize(count as usize * PAGE_BYTES, 0);
+        self.medium.read_at(geometry.page_at(first), bytes)?;
+        pages.extend(Page::decode_all(geometry, bytes.as_chunks().0, *identity, first, lost));
+        Ok(())
     }
 
     /// Writes pages to their places, in ascending order. Durable after [`sync`](Self::sync).

@@ -41,6 +41,16 @@ pub struct InvalidGeometry {
     pub problem: &'static str,
 }
 
+/// Blocks of a range whose tags are in one page.
+#[derive(Debug, Clone)]
+pub(crate) struct Part {
+    pub(crate) page: u64,
+    /// The place of the first in the page.
+    pub(crate) place: usize,
+    /// Their numbers, counted from the first block of the range.
+    pub(crate) at: Range<usize>,
+}
+
 /// Sizes of a drive and of its tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
@@ -219,6 +229,19 @@ impl Geometry {
     #[must_use]
     pub fn groups_of(&self, blocks: &Range<u64>) -> Range<u64> {
         self.place(blocks.start).0 / GROUP_PAGES..self.place(blocks.end - 1).0 / GROUP_PAGES + 1
+    }
+
+    /// The parts of a range of blocks that lie in one page each.
+    pub(crate) fn parts(&self, blocks: &Range<u64>) -> impl Iterator<Item = Part> + use<> {
+        let (geometry, blocks) = (*self, blocks.clone());
+        let mut block = blocks.start;
+        std::iter::from_fn(move || {
+            let (page, place) = geometry.place(block);
+            let count = (geometry.blocks_of_page() - place as u64).min(blocks.end - block) as usize;
+            let at = (block - blocks.start) as usize;
+            block += count as u64;
+            (count > 0).then_some(Part { page, place, at: at..at + count })
+        })
     }
 
     /// Groups of pages.

@@ -41,9 +41,9 @@ impl Group {
         sectors: &[[u8; PAGE_BYTES]],
     ) -> Self {
         let mut lost = Vec::new();
-        let pages =
-            Page::decode_all(geometry, sectors, identity, number * GROUP_PAGES, |page| lost.push(page));
-        Self { number, pages: pages.into(), lost }
+        let first = number * GROUP_PAGES;
+        let pages = Page::decode_all(geometry, sectors, identity, first, |page| lost.push(page)).collect();
+        Self { number, pages, lost }
     }
 
     /// A group of pages that were never written.

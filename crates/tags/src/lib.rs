@@ -33,6 +33,7 @@ pub mod recovery;
 mod refusals;
 #[cfg(test)]
 mod simulation;
+mod view;
 
 pub use device::{OpenError, TaggedDevice};
 pub use memory::TaggedMemory;

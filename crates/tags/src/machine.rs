@@ -9,6 +9,7 @@ mod flushes;
 mod reads;
 mod rest;
 mod restore;
+mod views;
 
 use crate::geometry::Geometry;
 use crate::group::{Group, StoredGroup};
@@ -253,7 +254,7 @@ impl Machine {
             return false;
         }
         // Their tuples are wanted when the blocks have been read.
-        for part in self.parts(&blocks) {
+        for part in self.geometry.parts(&blocks) {
             self.cache.page(part.page).prefetch();
         }
         let (request, number) = (request.clone(), None);

@@ -33,6 +33,10 @@ pub(crate) enum Mutation {
     LookIsFinal,
     /// Opening leaves the other slot of the header as it was.
     OneSlot,
+    /// A view of the tag file counts although tags have changed since.
+    OldViews,
+    /// A view is made of pages that are not home.
+    ViewsAnywhere,
 }
 
 impl Mutation {

@@ -321,21 +321,24 @@ impl Page {
         identity: u64,
         first: u64,
         mut lost: impl FnMut(u64),
-    ) -> Box<[Self]> {
-        let mut sums = [0; GROUP_PAGES as usize];
-        let sums = &mut sums[..sectors.len()];
-        let spacing = Spacing { len: PAGE_BYTES, pitch: PAGE_BYTES };
-        Kernels::best().blocks(Guard::Crc32c, sectors.as_flattened(), spacing, sums);
-        let page = |(number, (sector, sum)): (u64, (&[u8; PAGE_BYTES], &u64))| {
-            let sum = checksum_by_sum(sector, identity, number, *sum as u32);
+    ) -> impl Iterator<Item = Self> {
+        let group = GROUP_PAGES as usize;
+        let sums = sectors.chunks(group).flat_map(move |sectors| {
+            let mut sums = [0; GROUP_PAGES as usize];
+            let spacing = Spacing { len: PAGE_BYTES, pitch: PAGE_BYTES };
+            let bytes = sectors.as_flattened();
+            Kernels::best().blocks(Guard::Crc32c, bytes, spacing, &mut sums[..sectors.len()]);
+            sums
+        });
+        (first..).zip(sectors.iter().zip(sums)).map(move |(number, (sector, sum))| {
+            let sum = checksum_by_sum(sector, identity, number, sum as u32);
             match Kind::by_checksum(geometry, sector, sum) {
                 Kind::Whole => return Self::from_whole(sector),
                 Kind::Fresh => {}
                 Kind::Lost => lost(number),
             }
             Self::unknown()
-        };
-        (first..).zip(sectors.iter().zip(&*sums)).map(page).collect()
+        })
     }
 
     fn from_whole(sector: &[u8; PAGE_BYTES]) -> Self {

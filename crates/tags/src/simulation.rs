@@ -31,7 +31,7 @@ const BLOCKS: u64 = 600;
 const DEPTH: usize = 12;
 
 /// SplitMix64 (Steele, Lea, Flood, 2014).
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -42,7 +42,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 

@@ -2,7 +2,7 @@
 
 use super::MarkedDevice;
 use crate::error::Operation;
-use crate::{IoError, Judgement, TagCounts, TagFormat, Tagged};
+use crate::{IoError, Judgement, Reader, TagCounts, TagFormat, Tagged};
 use pumice_protect::origin::{Judged, RestoredTag};
 
 /// A mark is looked at before a tag: what is marked is unreadable, whatever its tag says.
@@ -20,9 +20,9 @@ impl Tagged for MarkedDevice {
         self.tags().read_judged(offset, buf)
     }
 
-    fn read_checked(&self, offset: u64, buf: &mut [u8]) -> Result<Judgement, IoError> {
+    fn read_checked(&self, offset: u64, buf: &mut [u8], reader: &mut Reader) -> Result<Judgement, IoError> {
         self.refuse_marked(offset, buf.len())?;
-        self.tags().read_checked(offset, buf)
+        self.tags().read_checked(offset, buf, reader)
     }
 
     fn read_with_metadata(&self, offset: u64, data: &mut [u8], metadata: &mut [u8]) -> Result<(), IoError> {

@@ -11,8 +11,8 @@ use pumice_offload::{MAX_UNREADABLE, NodeError, ParityCommand, ParityResult, Unr
 use pumice_telemetry::Ledger;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Bytes of the sums that the workers of one command keep until they are brought together, at most.
@@ -47,7 +47,10 @@ pub(crate) struct MediaJob<'c> {
     shape: Shape,
     fold: Fold<'c>,
     folding: bool,
+    /// The first unit that nobody has taken yet.
     next: AtomicU64,
+    /// Units that were taken and given back.
+    left: Mutex<Vec<Range<u64>>>,
     /// By source.
     error_time: Vec<ErrorTime>,
     permit: &'c dyn Permit,
@@ -107,8 +110,8 @@ impl<'c> MediaJob<'c> {
         let direct = sources.iter().any(|source| devices[source.device].direct_fd().is_some());
         let shape = Shape::new(command, direct);
         let error_time = sources.iter().map(|_| ErrorTime::new(error_time)).collect();
-        let next = AtomicU64::new(0);
-        Self { command, devices, sources, shape, fold, folding: true, next, error_time, permit }
+        let (next, left) = (AtomicU64::new(0), Mutex::default());
+        Self { command, devices, sources, shape, fold, folding: true, next, left, error_time, permit }
     }
 
     /// The same reads, with nothing folded: what a command could be at best.
@@ -128,16 +131,23 @@ impl<'c> MediaJob<'c> {
 
     /// Whether every unit was taken.
     pub(crate) fn is_done(&self) -> bool {
-        self.next.load(Ordering::Relaxed) >= self.shape.units()
+        self.next.load(Ordering::Relaxed) >= self.shape.units() && self.left().is_empty()
+    }
+
+    fn left(&self) -> MutexGuard<'_, Vec<Range<u64>>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Goes on with the command until it is done or others are to have their turn, and brings what
     /// that adds into `sum`. Afterwards nothing of the command is under way.
     pub(crate) fn run(&self, workers: &mut [Worker], sum: &mut Share) -> Result<(), NodeError> {
+        // Short enough that all workers end at about the same time.
+        let run = self.shape.run.min(self.shape.units() / (4 * workers.len() as u64)).max(1);
         let shares: Vec<Result<Share, NodeError>> = match workers {
-            [one] => vec![self.work(one)],
+            [one] => vec![self.work(one, run)],
             many => std::thread::scope(|scope| {
-                let threads: Vec<_> = many.iter_mut().map(|w| scope.spawn(|| self.work(w))).collect();
+                let work = move |worker| move || self.work(worker, run);
+                let threads: Vec<_> = many.iter_mut().map(|worker| scope.spawn(work(worker))).collect();
                 threads.into_iter().map(|t| t.join().expect("a worker does not panic")).collect()
             }),
         };
@@ -194,16 +204,23 @@ impl<'c> MediaJob<'c> {
         Ok(result)
     }
 
-    fn take(&self) -> Option<u64> {
-        // Relaxed: the number itself is all that the workers share; the join orders the rest.
-        let index = self.next.fetch_add(1, Ordering::Relaxed);
-        (index < self.shape.units()).then_some(index)
+    /// A worker's next unit: of those that it has taken, or else of the next run.
+    fn take(&self, mine: &mut Range<u64>, run: u64) -> Option<u64> {
+        if mine.is_empty() {
+            *mine = self.left().pop().unwrap_or_else(|| {
+                // Relaxed: the number itself is all that the workers share; the join orders the
+                // rest.
+                let first = self.next.fetch_add(run, Ordering::Relaxed);
+                first..self.shape.units().min(first.saturating_add(run))
+            });
+        }
+        mine.next()
     }
 
-    fn work(&self, worker: &mut Worker) -> Result<Share, NodeError> {
+    fn work(&self, worker: &mut Worker, run: u64) -> Result<Share, NodeError> {
         let mut share = self.share();
         let mut flying: BTreeMap<u64, Unit> = BTreeMap::new();
-        let result = self.pump(worker, &mut share, &mut flying);
+        let result = self.pump(worker, &mut share, &mut flying, run);
         // After an error, too: nothing of this command may be in flight when the next one begins.
         while !flying.is_empty() {
             let Some(done) = worker.gatherer.next(true) else { break };
@@ -218,6 +235,22 @@ impl<'c> MediaJob<'c> {
         worker: &mut Worker,
         share: &mut Share,
         flying: &mut BTreeMap<u64, Unit>,
+        run: u64,
+    ) -> Result<(), NodeError> {
+        let mut mine = 0..0;
+        let result = self.pump_units(worker, share, flying, (&mut mine, run));
+        if !mine.is_empty() {
+            self.left().push(mine);
+        }
+        result
+    }
+
+    fn pump_units(
+        &self,
+        worker: &mut Worker,
+        share: &mut Share,
+        flying: &mut BTreeMap<u64, Unit>,
+        (mine, run): (&mut Range<u64>, u64),
     ) -> Result<(), NodeError> {
         let mut more = true;
         loop {
@@ -228,7 +261,7 @@ impl<'c> MediaJob<'c> {
                     more = false;
                     break;
                 }
-                let Some(index) = self.take() else {
+                let Some(index) = self.take(mine, run) else {
                     more = false;
                     break;
                 };

@@ -4,7 +4,7 @@
 use super::media::{MediaJob, Share};
 use super::shape::{Shape, Unit};
 use crate::pace::Pacing;
-use pumice_blockdev::{IoError, Judgement, read_judged, step_back};
+use pumice_blockdev::{IoError, Judgement, Reader, read_in_order, step_back};
 use pumice_buffer::AlignedBuffer;
 use pumice_offload::{ErrorKind, NodeError, ParityResult};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -123,8 +123,10 @@ impl MediaJob<'_> {
     ) {
         let readers: Vec<_> =
             mine.iter().map(|i| pacing.reader(self.sources()[*i].device, self.permit().asker())).collect();
+        let mut states: Vec<Reader> = mine.iter().map(|_| Reader::default()).collect();
         for unit in (begin..shape.units()).map(|index| shape.unit(index)) {
-            for ((source, reader), empty) in mine.iter().zip(&readers).zip(&lines.empty) {
+            let all = mine.iter().zip(&readers).zip(&mut states).zip(&lines.empty);
+            for (((source, reader), state), empty) in all {
                 let Ok(mut buffer) = empty.recv() else { return };
                 let from = self.sources()[*source];
                 let offset = shape.medium_offset(&unit, from.base);
@@ -133,7 +135,7 @@ impl MediaJob<'_> {
                     let Some(granted) = reader.start((unit.len() - at) as u64, wanted) else { return };
                     let end = at + granted as usize;
                     let device = &*self.devices()[from.device];
-                    let read = read_judged(device, offset + at as u64, &mut buffer[at..end]);
+                    let read = read_in_order(device, offset + at as u64, &mut buffer[at..end], state);
                     reader.done(granted);
                     // The rest is read all the same: what the drive does not give back is probed
                     // piece by piece.

@@ -23,6 +23,9 @@ const DEVICE_UNIT: usize = 8 << 20;
 /// Bytes by which a source's place in a unit's buffer is shifted against the last one's, beyond
 /// whole pages: the smallest border that direct I/O takes.
 const SKEW: usize = 512;
+/// Bytes of each source that a worker takes at a time, where the processor copies them: tags of
+/// consecutive blocks lie together, and are read once if one worker has these blocks.
+const HOT_RUN: u64 = 2 << 20;
 /// A unit's length is a multiple of this: the alignment of direct I/O and of the kernels' lines.
 const GRAIN: usize = 4096;
 
@@ -38,6 +41,8 @@ pub(crate) struct Shape {
     unit: u64,
     /// Units that a worker keeps in flight.
     pub(crate) depth: usize,
+    /// Consecutive units that a worker takes at a time.
+    pub(crate) run: u64,
 }
 
 /// One unit: a range of the linear bytes of a command.
@@ -66,7 +71,8 @@ impl Shape {
         if direct {
             Self::with(command, (DEVICE_UNIT / sources).min(DEVICE_REQUEST), 4)
         } else {
-            Self::with(command, HOT_UNIT / sources, 1)
+            let shape = Self::with(command, HOT_UNIT / sources, 1);
+            Self { run: (HOT_RUN / shape.unit).max(1), ..shape }
         }
     }
 
@@ -90,6 +96,7 @@ impl Shape {
             total: window * command.count(),
             unit,
             depth,
+            run: 1,
         }
     }
 

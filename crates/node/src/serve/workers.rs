@@ -14,7 +14,7 @@ use super::turns::InTurn;
 use super::visible::Visible;
 use crate::pace::Foreground;
 use crate::watch::Writing;
-use pumice_blockdev::{BlockDevice, Faulty, IoError, Operation, TagFault, read_judged};
+use pumice_blockdev::{BlockDevice, Faulty, IoError, Operation, Reader, TagFault, read_judged};
 use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_nvme::controller::Op;
 use pumice_nvme::spec::{Sqe, Status};
@@ -274,7 +274,7 @@ fn verify(device: &dyn BlockDevice, unchecked: bool, offset: u64, into: &mut [u8
     let Some(tagged) = device.tagged().filter(|_| !unchecked) else {
         return read(device, unchecked, offset, into);
     };
-    let judgement = tagged.read_checked(offset, into)?;
+    let judgement = tagged.read_checked(offset, into, &mut Reader::default())?;
     let differs = |faulty: &&Faulty| matches!(faulty.fault, TagFault::Differs(_));
     match judgement.faulty.iter().find(differs).filter(|_| !tagged.counts().stale) {
         None => Ok(()),

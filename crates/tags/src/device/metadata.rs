@@ -5,7 +5,7 @@ use crate::carrier::Payload;
 use crate::machine::{Outcome, Request};
 use crate::page::Judged;
 use crate::record::{Change, MAX_ZEROS, apart};
-use pumice_blockdev::{BlockDevice, IoError, Judgement, Operation, TagCounts, TagFormat, Tagged};
+use pumice_blockdev::{BlockDevice, IoError, Judgement, Operation, Reader, TagCounts, TagFormat, Tagged};
 use pumice_protect::digest::crc32c;
 use pumice_protect::origin::RestoredTag;
 use std::sync::Arc;
@@ -28,10 +28,10 @@ impl Tagged for TaggedDevice {
         self.judged(carried, offset, len as usize)
     }
 
-    fn read_checked(&self, offset: u64, buf: &mut [u8]) -> Result<Judgement, IoError> {
+    fn read_checked(&self, offset: u64, buf: &mut [u8], reader: &mut Reader) -> Result<Judgement, IoError> {
         let len = buf.len();
         let blocks = self.whole_blocks(Operation::Read, offset, len as u64)?;
-        self.checked(self.carrier.sweep(blocks, buf), offset, len)
+        self.checked(self.carrier.sweep(blocks, buf, reader.state()), offset, len)
     }
 
     fn read_with_metadata(&self, offset: u64, data: &mut [u8], metadata: &mut [u8]) -> Result<(), IoError> {

@@ -6,6 +6,7 @@ use crate::page::Page;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Whether a page in memory is the one in the tag file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,12 +51,20 @@ pub(super) struct Cache {
     most: usize,
     /// The group from which eviction goes on.
     hand: u64,
+    /// Counts changes of pages.
+    version: Arc<AtomicU64>,
 }
 
 impl Cache {
     /// Keeps about so many pages.
-    pub(super) const fn new(pages: usize) -> Self {
-        Self { groups: BTreeMap::new(), dirty: 0, most: pages / GROUP_PAGES as usize, hand: 0 }
+    pub(super) fn new(pages: usize) -> Self {
+        Self {
+            groups: BTreeMap::new(),
+            dirty: 0,
+            most: pages / GROUP_PAGES as usize,
+            hand: 0,
+            version: Arc::default(),
+        }
     }
 
     /// Keeps groups for a command. Returns those that are not here.
@@ -124,12 +133,25 @@ impl Cache {
         let place = self.groups.get_mut(&(number / GROUP_PAGES)).expect("a group that was pinned");
         let pages = place.pages.as_mut().expect("a group that is here");
         let at = (number % GROUP_PAGES) as usize;
+        // Whoever sees the change in the blocks' place sees this as well.
+        self.version.fetch_add(1, Ordering::Release);
         if pages.states[at] != State::Dirty {
             pages.states[at] = State::Dirty;
             self.dirty += 1;
         }
         // Copied first if a checkpoint still writes them.
         &mut Arc::make_mut(&mut pages.pages)[at]
+    }
+
+    /// Grows whenever a page may have changed.
+    pub(super) fn version(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.version)
+    }
+
+    /// Whether every page of some groups is in the tag file as it is.
+    pub(super) fn is_home(&self, groups: Range<u64>) -> bool {
+        let mut places = self.groups.range(groups).filter_map(|(_, place)| place.pages.as_ref());
+        places.all(Pages::is_clean)
     }
 
     /// Whether a page is not home yet.

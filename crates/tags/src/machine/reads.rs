@@ -1,18 +1,10 @@
 //! What is said of blocks that were read, and what becomes of their tags.
 
 use super::{Machine, Outcome, Request};
+use crate::geometry::Part;
 use crate::page::{Judged, Opinion, Origin, Tag};
 use pumice_blockdev::Judgement;
 use std::ops::Range;
-
-/// Blocks of a command whose tags are in one page.
-pub(super) struct Part {
-    pub(super) page: u64,
-    /// The place of the first in the page.
-    place: usize,
-    /// Their numbers, counted from the first block of the command.
-    at: Range<usize>,
-}
 
 impl Machine {
     /// The blocks of a command were read: the guard of each, or `None` if the drive refused. For
@@ -36,7 +28,7 @@ impl Machine {
         let here = self.geometry.groups_of(blocks).all(|group| self.cache.has(group));
         if here {
             // They are wanted when the blocks have been read.
-            self.parts(blocks).for_each(|part| self.cache.page(part.page).prefetch());
+            self.geometry.parts(blocks).for_each(|part| self.cache.page(part.page).prefetch());
         }
         here
     }
@@ -65,7 +57,7 @@ impl Machine {
             _ => {}
         }
         let mut judged = Vec::with_capacity(guards.len());
-        for part in self.parts(&blocks) {
+        for part in self.geometry.parts(&blocks) {
             self.judge(&part, &guards[part.at.clone()], &mut judged);
         }
         let count = if self.failed { 0 } else { self.adopt(&request, blocks, guards, &judged) };
@@ -73,19 +65,6 @@ impl Machine {
             Request::Adopt => Outcome::Adopted(judged, count),
             _ => Outcome::Read(judged),
         }
-    }
-
-    /// The parts of a range of blocks that lie in one page each.
-    pub(super) fn parts(&self, blocks: &Range<u64>) -> impl Iterator<Item = Part> + use<> {
-        let (geometry, blocks) = (self.geometry, blocks.clone());
-        let mut block = blocks.start;
-        std::iter::from_fn(move || {
-            let (page, place) = geometry.place(block);
-            let count = (geometry.blocks_of_page() - place as u64).min(blocks.end - block) as usize;
-            let at = (block - blocks.start) as usize;
-            block += count as u64;
-            (count > 0).then_some(Part { page, place, at: at..at + count })
-        })
     }
 
     /// Judges the blocks of a part by their guards.
@@ -110,7 +89,7 @@ impl Machine {
     fn check(&self, blocks: Range<u64>, guards: &[u64]) -> Judgement {
         let size = self.geometry.block_bytes();
         let (mut judgement, mut judged) = (Judgement::default(), Vec::new());
-        for part in self.parts(&blocks) {
+        for part in self.geometry.parts(&blocks) {
             let guards = &guards[part.at.clone()];
             match self.cache.page(part.page).fits_all(&self.geometry, part.place, guards) {
                 Some(origin) => judgement.fits(origin, guards.len() as u64),
