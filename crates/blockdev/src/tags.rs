@@ -29,8 +29,8 @@ pub struct TagCounts {
     pub stale: bool,
 }
 
-/// State that a device keeps for one reader of most of it in order, from read to read. It belongs to
-/// one device: with another one it counts for nothing.
+/// State that a device keeps for one reader of most of it in order, from read to read. It belongs
+/// to one device: with another one it counts for nothing.
 #[derive(Default)]
 pub struct Reader(Option<Box<dyn Any + Send>>);
 

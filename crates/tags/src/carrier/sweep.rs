@@ -12,8 +12,8 @@ impl Carrier {
     /// Reads and checks blocks for a reader of most of the drive in order, who keeps `view`.
     ///
     /// Nearly all of them fit their tags, and nobody writes them. So they are read without a lock
-    /// and checked against the [view](crate::view), or against the pages in memory if there is none.
-    /// Only if a tag does not fit, they are read again in their turn.
+    /// and checked against the [view](crate::view), or against the pages in memory if there is
+    /// none. Only if a tag does not fit, they are read again in their turn.
     pub(crate) fn sweep(&self, blocks: Range<u64>, buffer: &mut [u8], view: &mut View) -> Carried {
         let looked = if blocks.is_empty() {
             None

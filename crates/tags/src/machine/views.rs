@@ -14,8 +14,8 @@ impl Machine {
         self.cache.version()
     }
 
-    /// The [version](Self::tag_version) of which the tag file has all tags of some groups; `None` if
-    /// some page is not home, or was lost once: more is known of that than its sector says.
+    /// The [version](Self::tag_version) of which the tag file has all tags of some groups; `None`
+    /// if some page is not home, or was lost once: more is known of that than its sector says.
     #[must_use]
     pub fn tag_version_at_home(&self, groups: Range<u64>) -> Option<u64> {
         let pages = groups.start * GROUP_PAGES..groups.end * GROUP_PAGES;
