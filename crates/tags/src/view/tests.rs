@@ -142,3 +142,41 @@ fn each_condition_of_a_view_is_needed() {
         assert!(found.is_some(), "{mutation:?} makes no difference");
     }
 }
+
+/// Writers and readers at the same time: nothing is wrong, so nothing is found.
+#[test]
+fn sweeps_beside_writes_find_nothing() {
+    let mut history = History::new(1, None);
+    let device = &history.device;
+    let write = |seed: u64| {
+        let mut random = Random(seed);
+        for _ in 0..1500 {
+            let first = random.below(BLOCKS - 8);
+            let data = vec![random.below(256) as u8; SIZE * (1 + random.below(8)) as usize];
+            device.write_at(first * SIZE as u64, &data).unwrap();
+            if random.one_in(20) {
+                assert!(device.carrier.bring_home());
+            }
+        }
+    };
+    let sweep = |mut reader: Reader, rounds: u64| {
+        let mut buffer = vec![0; 64 * SIZE];
+        for first in (0..rounds).flat_map(|_| (0..BLOCKS).step_by(64)) {
+            let judgement = device.read_checked(first * SIZE as u64, &mut buffer, &mut reader).unwrap();
+            assert!(judgement.faulty.is_empty(), "{first}: {judgement:?}");
+        }
+    };
+    std::thread::scope(|scope| {
+        let writers = [2, 3].map(|seed| scope.spawn(move || write(seed)));
+        let readers = [4, 5].map(|_| scope.spawn(|| sweep(Reader::default(), 40)));
+        writers.into_iter().for_each(|thread| thread.join().unwrap());
+        readers.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    // Once all is quiet, views answer again.
+    assert!(device.carrier.bring_home());
+    let before = device.carrier.viewed();
+    sweep(Reader::default(), 2);
+    assert!(device.carrier.viewed() > before);
+    history.differs.fill(false);
+    history.sweep().unwrap();
+}
