@@ -22,8 +22,8 @@ impl std::error::Error for ParseSizeError {}
 
 /// Reads a size in bytes: a whole or decimal number and an optional unit.
 ///
-/// `kB`, `MB`, `GB`, `TB`, `PB` are powers of 1000; `KiB` … `PiB` and the bare letters `K` … `P`
-/// are powers of 1024, as in mdadm.
+/// `kB`, `MB`, `GB`, `TB`, `PB`, `EB` are powers of 1000; `KiB` … `EiB` and the bare letters `K` …
+/// `E` are powers of 1024, as in mdadm.
 ///
 /// # Errors
 /// If the text is no number with a known unit, where the result is no whole number of bytes, or
@@ -45,6 +45,8 @@ pub fn parse_size(text: &str) -> Result<u64, ParseSizeError> {
         "g" | "gib" => 1 << 30,
         "t" | "tib" => 1 << 40,
         "p" | "pib" => 1 << 50,
+        "eb" => 1_000_000_000_000_000_000,
+        "e" | "eib" => 1 << 60,
         _ => return Err(wrong()),
     };
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
@@ -101,19 +103,16 @@ mod tests {
             ("4TB", 4_000_000_000_000),
             ("1.5MiB", 1_572_864),
             ("0.5kB", 500),
-            ("16EiB", 0),
+            ("8EiB", 1 << 63),
+            ("18EB", 18_000_000_000_000_000_000),
         ] {
-            if text == "16EiB" {
-                assert!(parse_size(text).is_err());
-            } else {
-                assert_eq!(parse_size(text), Ok(bytes), "{text}");
-            }
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
     }
 
     #[test]
     fn refuses_what_is_no_size() {
-        for text in ["", "KiB", "-1", "1..5M", "1.", "0.3B", "12 parsecs", "20000PiB", "1e3", "0x10"] {
+        for text in ["", "KiB", "-1", "1..5M", "1.", "0.3B", "12 parsecs", "20000PiB", "16EiB", "1e3", "0x10"] {
             assert!(parse_size(text).is_err(), "{text}");
         }
     }
