@@ -2,7 +2,7 @@
 
 mod show;
 
-use crate::access::Access;
+use crate::access::{Access, metadata};
 use crate::devices::{Placement, assemble_of, expand, place};
 use crate::failure::Failure;
 use crate::scrub::default_state_dir;
@@ -14,7 +14,7 @@ use pumice_host::repair::archive::{Entry, EntryId};
 use pumice_host::repair::{Archive, Found, Recovery, drop_waiting, recover, undo, written_repairs};
 use pumice_host::state::{StateFiles, archives};
 use pumice_node::NodeOptions;
-use pumice_raid::Uuid;
+use pumice_raid::{Metadata, Uuid};
 use pumice_units::parse_duration;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -62,6 +62,9 @@ lost keep what the repair wrote. An undo is kept like a repair, and can be undon
         /// Undo every repair that was written and not undone
         #[arg(long)]
         all: bool,
+        /// The version of the superblocks that count, as for `pumice scrub`
+        #[arg(long, value_name = "VERSION", value_parser = metadata)]
+        metadata: Option<Metadata>,
         /// The number of one repair, unless --all; then the members of the array, as for `pumice
         /// scrub`
         #[arg(required = true, value_name = "[ID] DEVICE")]
@@ -87,7 +90,10 @@ pub(crate) fn run(args: &RepairsArgs) -> Result<ExitCode, Failure> {
     match args.action.as_ref().unwrap_or(&Action::List) {
         Action::List => list(args),
         Action::Show { id } => show(args, *id),
-        Action::Undo { id, all, devices } => put_back(args, *id, *all, devices),
+        Action::Undo { id, all, metadata, devices } => {
+            let access = Access { write: true, metadata: *metadata, ..Access::default() };
+            put_back(args, *id, *all, access, devices)
+        }
         Action::Forget { interrupted: true, .. } => give_up(args),
         Action::Forget { id, older_than, .. } => forget(args, *id, *older_than),
     }
@@ -161,6 +167,7 @@ fn put_back(
     args: &RepairsArgs,
     id: Option<EntryId>,
     all: bool,
+    access: Access,
     devices: &[PathBuf],
 ) -> Result<ExitCode, Failure> {
     // `undo 7 DEVICE...` as well as `undo --id 7 DEVICE...`.
@@ -175,7 +182,6 @@ fn put_back(
     if devices.is_empty() {
         return Err(Failure::new("name the members of the array after the number"));
     }
-    let access = Access { write: true, ..Access::default() };
     let paths = expand(devices, Path::new("/sys"))?;
     let (probed, array) = assemble_of(&paths, access)?;
     let target = place(array, &probed, &Placement::One, &NodeOptions::default())?;

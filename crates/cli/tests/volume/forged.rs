@@ -69,6 +69,10 @@ fn an_array_with_forged_superblocks_on_all_members_is_opened_by_the_version_that
     let named = ["--metadata", "1.2"];
     says(run(&["inspect", "--metadata", "1.2"]), 0, &uuid);
     says(run(&["scrub", "--quiet", "--metadata", "1.2"]), 0, "CLEAN");
+    let folder = state.to_str().unwrap();
+    let undo = ["repairs", "--state-dir", folder, "undo", "--all"];
+    says(run(&undo), 2, "both hold good");
+    says(run(&[&undo[..], &named].concat()), 0, "nothing to undo");
     says(world.run(&["assemble", "--metadata", "1.2"], all), 0, &uuid);
     assert_eq!(Served::start(&world, &named, all).terminate(), Some(0));
     says(world.run(&[&["release", "--uuid", &uuid], &named[..]].concat(), all), 0, "nobody had it open");
