@@ -257,6 +257,8 @@ impl<'m> Engine<'m> {
                 self.volume.handle(Event::Unclaim(id));
             }
             Message::Members(reply) => drop(reply.send(self.members())),
+            // It cannot be made clean, and is not waited for: that is the answer.
+            Message::Stop(_) if self.kept.held.is_some() => self.end = Some(End::Abandoned),
             Message::Stop(reply) => {
                 self.kept.stopping.push(reply);
                 self.volume.handle(Event::Stop);
@@ -341,6 +343,11 @@ impl<'m> Engine<'m> {
             Effect::Claimed(id, result) => self.claimed(id, result),
             Effect::Held(held) => {
                 tracing::warn!(held, "more members are missing than the volume survives");
+                if held && !self.kept.stopping.is_empty() {
+                    // As for a stop that comes now.
+                    self.kept.stopping.clear();
+                    self.end = Some(End::Abandoned);
+                }
                 self.kept.held = held.then(Instant::now);
                 let watch = Watch::new(self.sought(), self.epochs.clone(), self.own.clone());
                 self.kept.watch = held.then_some(watch);

@@ -167,6 +167,13 @@ impl Queue {
         self.stream.try_clone().map(Stopper).map_err(|source| InitiatorError::Socket { address, source })
     }
 
+    /// Ends the connection: the controller hears of it as soon as it can hear anything.
+    pub fn end(&mut self) {
+        self.broken = true;
+        // It may have ended already.
+        let _ = self.stream.shutdown();
+    }
+
     /// Whether the connection is lost.
     #[must_use]
     pub fn is_broken(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::BusyPoll;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 /// A blocking TCP stream whose reads poll for as long as that has proved useful ([`BusyPoll`]), and
@@ -30,6 +30,11 @@ impl PollingStream {
         self.look(false)?;
         self.poll = BusyPoll::new(longest);
         Ok(())
+    }
+
+    /// Ends the connection.
+    pub(crate) fn shutdown(&self) -> io::Result<()> {
+        self.stream.shutdown(Shutdown::Both)
     }
 
     /// The same connection once more.

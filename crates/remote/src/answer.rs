@@ -7,14 +7,13 @@ use pumice_offload::{ErrorKind, NodeError};
 
 pub(crate) fn unreachable(error: &InitiatorError) -> NodeError {
     const BUSY: u16 = Status::CONNECT_BUSY.code();
-    let mut text = error.to_string();
-    if let InitiatorError::Refused { what: "Connect", status, .. } = error
-        && status.code() == BUSY
-    {
-        text.push_str(
-            ": another host holds the node, as a scrub with --repair does until it ends, or the limit of hosts is reached",
-        );
-    }
+    let text = match error {
+        // An I/O command would mean something else by the number.
+        InitiatorError::Refused { what: "Connect", status, address } if status.code() == BUSY => format!(
+            "{address}: Connect: controller busy ({BUSY:#05x}): another host holds the node, as a volume does while it is served and a scrub with --repair until it ends, or the limit of hosts is reached",
+        ),
+        error => error.to_string(),
+    };
     NodeError::new(ErrorKind::Unreachable, text)
 }
 

@@ -38,9 +38,12 @@ struct State {
 }
 
 impl State {
-    /// The association is lost.
+    /// The association is lost. Its connections end: a node that was silent for a while would
+    /// keep it alive, with its hold, and refuse the next one.
     fn lose(&mut self, why: String) {
         self.lost.get_or_insert(why);
+        self.controller.admin().end();
+        self.idle.clear();
         self.given.drain(..).for_each(|(_, stopper)| stopper.stop());
     }
 }
@@ -353,7 +356,7 @@ impl Drop for Lease<'_> {
         let (bytes, pdus) = (now.bytes - self.before.bytes, now.pdus - self.before.pdus);
         state.moved = sum(state.moved, Traffic { bytes, pdus });
         if state.generation == self.generation {
-            if queue.is_broken() {
+            if queue.is_broken() || state.lost.is_some() {
                 state.numbers.push(self.number);
             } else {
                 state.idle.push((self.number, queue));

@@ -112,7 +112,8 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_size() {
-        for text in ["", "KiB", "-1", "1..5M", "1.", "0.3B", "12 parsecs", "20000PiB", "16EiB", "1e3", "0x10"] {
+        for text in ["", "KiB", "-1", "1..5M", "1.", "0.3B", "12 parsecs", "20000PiB", "16EiB", "1e3", "0x10"]
+        {
             assert!(parse_size(text).is_err(), "{text}");
         }
     }

@@ -242,7 +242,8 @@ fn serve(
     }
     let scrubs = Arc::new(Scrubs::default());
     let control = volume.control();
-    let mut asked = Asked { control, served, devices, scrubs: Arc::clone(&scrubs), stop: stop.clone() };
+    let mut asked =
+        Asked { control, served, devices, scrubs: Arc::clone(&scrubs), stop: stop.clone(), stopped: false };
     let path = socket.path().to_owned();
     let answering = std::thread::Builder::new()
         .name("socket".to_owned())
@@ -270,12 +271,12 @@ fn end(volume: ServedVolume, serving: Serving, ended: &Ended, log: &Lines) -> Re
     if let Err(error) = &stopped {
         log.say(&format!("pumice: {error}"));
     }
-    let control = volume.control();
+    let held = volume.status().is_ok_and(|status| status.held);
     let clean = volume.stop(STOP_TIME);
     if !clean {
-        let why = match control.status() {
-            Ok(status) if status.held => "more members are missing than it survives",
-            _ => "it took too long",
+        let why = match held {
+            true => "more members are missing than it survives",
+            false => "it took too long, or members have failed",
         };
         log.say(&format!("pumice: the volume could not be left clean: {why}"));
     }
@@ -304,11 +305,12 @@ struct Asked {
     devices: Devices,
     scrubs: Arc<Scrubs>,
     stop: Sender<Ended>,
+    /// The process ends: it has been asked to.
+    stopped: bool,
 }
 
 impl Asked {
     fn answer(&mut self, ask: Ask, stream: &UnixStream) -> Option<(Answer, bool)> {
-        let last = ask == Ask::Stop;
         let done = match ask {
             Ask::Scrub { order } => {
                 let stream = stream.try_clone().map_err(Failure::from);
@@ -321,8 +323,8 @@ impl Asked {
             ask => self.carry_out(ask),
         };
         Some(match done {
-            Ok(shown) => (Answer::Volume(Box::new(shown)), last),
-            Err(failure) => (Answer::Error(failure.to_string()), false),
+            Ok(shown) => (Answer::Volume(Box::new(shown)), self.stopped),
+            Err(failure) => (Answer::Error(failure.to_string()), self.stopped),
         })
     }
 
@@ -356,8 +358,9 @@ impl Asked {
                 let mut shown = self.shown()?;
                 let (reply, stopped) = mpsc::channel();
                 self.stop.send(Ended::Asked(reply)).map_err(|_| Failure::new("it is already stopping"))?;
+                self.stopped = true;
                 if !stopped.recv_timeout(STOP_TIME).unwrap_or(false) {
-                    return Err(Failure::new("the volume could not be left clean"));
+                    return Err(Failure::new("the volume has stopped, and could not be left clean"));
                 }
                 (shown.state, shown.served) = ("clean".to_owned(), None);
                 return Ok(shown);

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use world::{DRIVE, MIB, Served, VOLUME, World, clean, empty, pattern, wait_for};
 
 /// A member is replaced while the volume is served; then the process dies, and an operator says
@@ -273,4 +273,31 @@ fn a_process_that_does_not_answer_is_named_and_the_others_are_listed() {
     let (code, text) = run(&["list"]);
     assert!(code == 0 && !text.contains("0123.sock"), "{code}: {text}");
     assert_eq!(served.terminate(), Some(0));
+}
+
+/// More members are gone than it survives, and do not come back: it is ended by a signal and by
+/// `stop`, at once, and then its devices are free.
+#[test]
+fn a_held_volume_can_be_ended() {
+    for by_signal in [true, false] {
+        let world = World::made(3, "5");
+        let served = Served::start(&world, &["--hold-timeout", "1s"], &world.drives);
+        let node = served.connect();
+        for drive in &world.drives[..2] {
+            fs::File::options().write(true).open(drive).unwrap().set_len(0).unwrap();
+        }
+        node.write(VOLUME, 0, &pattern(MIB, 5)).unwrap_err();
+        wait_for(&world, "the hold", |status| status["state"] == "held");
+        let began = Instant::now();
+        let code = if by_signal {
+            served.terminate()
+        } else {
+            let (code, text) = world.run(&["stop", "vault", "--run-dir"], &[world.sockets()]);
+            assert!(code == 2 && text.contains("could not be left clean"), "{code}: {text}");
+            served.ended()
+        };
+        assert_eq!(code, Some(3));
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(30), "{took:?}");
+    }
 }

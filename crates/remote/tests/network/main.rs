@@ -15,7 +15,7 @@ use pumice_remote::{Dial, RemoteNode};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const DRIVE: DriveId = DriveId(1);
 /// An amount that nothing else of these tests has: by it a PDU is told from others.
@@ -187,6 +187,38 @@ fn a_silent_node_is_noticed_and_can_be_reached_again() {
     unreachable(node.reconnect());
     proxy.release();
     assert!(node.reconnect().unwrap());
+    assert_eq!(read(&node).unwrap(), content());
+}
+
+/// The association that held it has ended for this host, so it must end for the node.
+#[test]
+fn a_node_that_was_held_and_silent_is_taken_again_when_it_answers() {
+    let (server, writer) = filled();
+    drop(writer);
+    let silent = Arc::new(OnceLock::new());
+    let once = Arc::clone(&silent);
+    let proxy = Proxy::start(server.address(), move |pdu| match data_len(pdu) == LEN {
+        true if once.set(()).is_ok() => Then::Hold,
+        _ => Then::Pass,
+    });
+    let dial = Dial { deadline: Duration::from_millis(500), ..dial(proxy.address, DigestPolicy::Off) };
+    let node = RemoteNode::connect(dial).unwrap();
+    while let Err(error) = node.hold() {
+        assert_eq!(error.kind(), ErrorKind::Busy, "the writer has not gone yet: {error}");
+    }
+    unreachable(read(&node));
+    proxy.release();
+    let until = Instant::now() + Duration::from_secs(20);
+    let taken = loop {
+        match node.retake() {
+            Err(error) if Instant::now() < until => {
+                assert!(error.to_string().contains("controller busy"), "{error}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            taken => break taken,
+        }
+    };
+    assert!(taken.unwrap());
     assert_eq!(read(&node).unwrap(), content());
 }
 
