@@ -111,6 +111,7 @@ fn main() -> ExitCode {
         Ok(command) => command,
         Err(code) => return code,
     };
+    system::survive_file_limits();
     let done = match command {
         Command::Scrub(args) => scrub(&args),
         Command::Inspect(args) => inspect::run(&args),

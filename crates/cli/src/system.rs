@@ -38,6 +38,13 @@ fn hangup_is_ignored() -> bool {
     result == 0 && unsafe { now.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
+/// A file that grows past the limit of the process (`ulimit -f`) is a write that fails, and not the
+/// end of the process.
+pub(crate) fn survive_file_limits() {
+    // SAFETY: SIG_IGN is no function of ours, and nothing of the program depends on SIGXFSZ.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Whether the program was started without a standard output (`>&-`). The standard library opens

@@ -136,3 +136,19 @@ fn a_hangup_that_was_ignored_at_the_start_stays_ignored() {
         wait_for("the end", || node.try_wait().unwrap().is_some());
     }
 }
+
+/// A limit on the size of files (`ulimit -f`) is an error of the write, as a full file system is.
+#[test]
+fn a_file_that_is_to_grow_past_its_limit_is_a_failure_and_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let drive = folder.path().join("drive");
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -f 100; exec \"$0\" flash format \"$1\"", env!("CARGO_BIN_EXE_pumice")])
+        .arg(format!("{},capacity=16MiB", drive.display()))
+        .output()
+        .unwrap();
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{why}");
+    assert!(why.contains("too large"), "{why}");
+    assert_eq!(count(folder.path()), 0);
+}
