@@ -7,12 +7,14 @@ use super::report::Shown;
 use crate::failure::Failure;
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 /// Most bytes of a request.
 const QUESTION: u64 = 64 << 10;
@@ -20,6 +22,11 @@ const QUESTION: u64 = 64 << 10;
 const ANSWER: u64 = 4 << 20;
 /// How long a request or an answer may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long an answer may take: a process answers one request after another, and some wait for
+/// members.
+const ANSWER_TIME: Duration = Duration::from_secs(20);
+/// How long others may take to say that they have the same name.
+const NAMESAKES: Duration = Duration::from_secs(1);
 /// How long a stop may take.
 pub(super) const STOP_TIME: Duration = Duration::from_secs(120);
 const ENDING: &str = "sock";
@@ -94,19 +101,54 @@ fn sockets(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 /// All volumes that are served, and why sockets of processes that live gave no answer. Sockets left
 /// by dead processes are skipped.
 pub(super) fn all(folder: &Path) -> Result<(Vec<Shown>, Vec<Failure>), Failure> {
-    let (mut out, mut silent) = (Vec::new(), Vec::new());
-    for socket in sockets(folder)? {
-        let answer = match UnixStream::connect(&socket) {
-            Ok(stream) => converse(&socket, stream, &Ask::Status),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
-            Err(error) => Err(Failure::new(format!("{}: {error}", socket.display()))),
-        };
+    ask_all(folder, |_| false)
+}
+
+/// The same, but once a volume `is` the one that is sought, others have only [`NAMESAKES`] to
+/// answer.
+fn ask_all(folder: &Path, is: impl Fn(&Shown) -> bool) -> Result<(Vec<Shown>, Vec<Failure>), Failure> {
+    let mut sockets: BTreeMap<PathBuf, Option<Result<Shown, Failure>>> =
+        sockets(folder)?.into_iter().map(|socket| (socket, None)).collect();
+    let (tell, answers) = mpsc::channel();
+    for socket in sockets.keys() {
+        let (tell, socket) = (tell.clone(), socket.clone());
+        // A silent one holds up nobody but its thread.
+        std::thread::Builder::new().name("ask".to_owned()).spawn(move || {
+            let answer = match UnixStream::connect(&socket) {
+                Ok(stream) => Some(converse(&socket, stream, &Ask::Status)),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => None,
+                Err(error) => Some(Err(Failure::new(format!("{}: {error}", socket.display())))),
+            };
+            let _ = tell.send((socket, answer));
+        })?;
+    }
+    drop(tell);
+    let mut until = Instant::now() + 2 * ANSWER_TIME;
+    let mut silent = sockets.len();
+    while silent > 0
+        && let Ok((socket, answer)) = answers.recv_timeout(until.saturating_duration_since(Instant::now()))
+    {
+        silent -= 1;
+        if matches!(&answer, Some(Ok(shown)) if is(shown)) {
+            until = until.min(Instant::now() + NAMESAKES);
+        }
         match answer {
-            Ok(shown) => out.push(shown),
-            Err(failure) => silent.push(failure),
+            Some(answer) => drop(sockets.insert(socket, Some(answer))),
+            None => drop(sockets.remove(&socket)),
         }
     }
-    Ok((out, silent))
+    let (mut out, mut failed) = (Vec::new(), Vec::new());
+    for (socket, answer) in sockets {
+        match answer.unwrap_or_else(|| Err(no_answer(&socket))) {
+            Ok(shown) => out.push(shown),
+            Err(failure) => failed.push(failure),
+        }
+    }
+    Ok((out, failed))
+}
+
+fn no_answer(socket: &Path) -> Failure {
+    Failure::new(format!("{}: its process does not answer", socket.display()))
 }
 
 /// Where the socket of a volume is.
@@ -116,9 +158,9 @@ pub(super) fn socket(folder: &Path, shown: &Shown) -> PathBuf {
 
 /// The socket of a volume.
 pub(super) fn find(folder: &Path, volume: &str) -> Result<PathBuf, Failure> {
-    let (known, mut silent) = all(folder)?;
-    let named: Vec<&Shown> =
-        known.iter().filter(|shown| shown.uuid == volume || shown.name == volume).collect();
+    let is = |shown: &Shown| shown.uuid == volume || shown.name == volume;
+    let (known, mut silent) = ask_all(folder, is)?;
+    let named: Vec<&Shown> = known.iter().filter(|shown| is(shown)).collect();
     match named[..] {
         [one] => Ok(socket(folder, one)),
         // It may be the one.
@@ -140,7 +182,7 @@ pub(super) fn ask(socket: &Path, ask: &Ask) -> Result<Shown, Failure> {
 
 fn converse(socket: &Path, mut stream: UnixStream, ask: &Ask) -> Result<Shown, Failure> {
     let wrong = |what: String| Failure::new(format!("{}: {what}", socket.display()));
-    let patience = if *ask == Ask::Stop { STOP_TIME + PATIENCE } else { PATIENCE * 2 };
+    let patience = if *ask == Ask::Stop { STOP_TIME + PATIENCE } else { ANSWER_TIME };
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = serde_json::to_vec(ask).map_err(|error| wrong(error.to_string()))?;
@@ -148,7 +190,10 @@ fn converse(socket: &Path, mut stream: UnixStream, ask: &Ask) -> Result<Shown, F
     stream.write_all(&line).map_err(|error| wrong(error.to_string()))?;
     let mut answer = Vec::new();
     let mut reader = BufReader::new(stream.take(ANSWER));
-    reader.read_until(b'\n', &mut answer).map_err(|error| wrong(error.to_string()))?;
+    reader.read_until(b'\n', &mut answer).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => no_answer(socket),
+        _ => wrong(error.to_string()),
+    })?;
     match serde_json::from_slice(&answer) {
         Ok(Answer::Volume(shown)) => Ok(*shown),
         Ok(Answer::Error(why)) => Err(Failure::new(why)),
