@@ -18,16 +18,19 @@ const PIECE: u64 = 4 << 20;
 /// touched, also not where other versions have their superblocks. `metadata` is the format of the
 /// superblocks that count, if the operator names it.
 ///
-/// All devices are looked at before the first byte is written.
+/// All devices are looked at before the first byte is written. Returns how many members the array
+/// has by their superblocks, spares aside.
 ///
 /// # Errors
 /// If a device has no superblock of `array`, or fails. Those before it are no members any more.
-pub fn erase(drives: &[MemberDrive], array: Uuid, metadata: Option<Metadata>) -> Result<(), OpenError> {
-    for found in &all_of(drives, array, metadata)? {
+pub fn erase(drives: &[MemberDrive], array: Uuid, metadata: Option<Metadata>) -> Result<u16, OpenError> {
+    let all = all_of(drives, array, metadata)?;
+    let members = all.iter().map(|found| found.superblock().raid_disks).max().unwrap_or_default();
+    for found in &all {
         let failed = |source| OpenError::Device { device: found.drive.name().to_owned(), source };
         clear_all(found).map_err(failed)?;
     }
-    Ok(())
+    Ok(members)
 }
 
 fn clear_all(found: &Found) -> Result<(), NodeError> {

@@ -183,14 +183,21 @@ pub(super) fn release_array(args: &ReleaseArgs) -> Result<ExitCode, Failure> {
 /// Runs `pumice volume destroy`.
 pub(super) fn destroy(args: &DestroyArgs) -> Result<ExitCode, Failure> {
     let drives = Devices::new(args.digest).open(&args.devices, false)?;
-    erase(&drives, args.uuid, args.metadata)?;
+    let members = erase(&drives, args.uuid, args.metadata)?;
     let bytes = drives.iter().map(MemberDrive::bytes).sum();
-    print(&format!(
-        "{}: the array is removed; {} of {} {} free\n",
-        args.uuid,
+    let free = format!(
+        "{} ({}) {} free",
         count(drives.len() as u64, "drive"),
         format_decimal(bytes),
         if drives.len() == 1 { "is" } else { "are" },
-    ));
+    );
+    // Some may have been removed before, or be gone.
+    print(&match usize::from(members).saturating_sub(drives.len()) {
+        0 => format!("{}: the array is removed; {free}\n", args.uuid),
+        _ => format!(
+            "{}: {free}; the array has {members} members, others may still be marked as such\n",
+            args.uuid
+        ),
+    });
     Ok(ExitCode::SUCCESS)
 }

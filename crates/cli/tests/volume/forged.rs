@@ -77,8 +77,8 @@ fn an_array_with_forged_superblocks_on_all_members_is_opened_by_the_version_that
     assert_eq!(Served::start(&world, &named, all).terminate(), Some(0));
     says(world.run(&[&["release", "--uuid", &uuid], &named[..]].concat(), all), 0, "nobody had it open");
     let destroy = [&["destroy", "--uuid", &uuid], &named[..]].concat();
-    says(world.run(&destroy, &all[..1]), 0, "1 drive of 8.39 MB is free");
-    says(world.run(&destroy, &all[1..]), 0, "3 drives of 25.17 MB are free");
+    says(world.run(&destroy, &all[..1]), 0, "1 drive (8.39 MB) is free; the array has 4 members");
+    says(world.run(&destroy, &all[1..]), 0, "3 drives (25.17 MB) are free");
     // What a user wrote is still there.
     for drive in all {
         let left = probe(&fs::read(drive).unwrap()).unwrap().unwrap();
