@@ -182,8 +182,8 @@ impl FormatSpec {
                 format_args!("one for each of {disks} devices"),
             );
         }
-        if self.name.len() > 32 || self.name.contains('\0') {
-            return refuse("name", &self.name, "at most 32 bytes, without zeros");
+        if self.name.len() > 32 || self.name.contains(char::is_control) {
+            return refuse("name", self.name.escape_debug(), "at most 32 bytes, without control characters");
         }
         let latest = if v0 { u64::from(u32::MAX) } else { (1 << 40) - 1 };
         if self.ctime > latest {

@@ -71,7 +71,7 @@ pub enum Refusal {
     },
     /// It crashed while a member was missing, and nothing says what was under way.
     #[error(
-        "the array is dirty and degraded, and there is no stripe log for it: blocks of the missing members in dirty regions are unknown"
+        "the array is dirty and degraded, and there is no stripe log for it: blocks of the missing members in dirty regions are unknown (`mdadm --assemble --force` takes it all the same)"
     )]
     DirtyDegraded,
     /// The stripe log was asked for and there is no room.

@@ -138,6 +138,7 @@ fn what_cannot_be_is_refused_by_field() {
     assert_eq!(field(FormatSpec { device_bytes: vec![], device_uuids: vec![], ..base() }), "disks");
     assert_eq!(field(FormatSpec { device_uuids: vec![], ..base() }), "device uuids");
     assert_eq!(field(FormatSpec { name: "n".repeat(33), ..base() }), "name");
+    assert_eq!(field(FormatSpec { name: "a\n\u{1b}[31m".to_owned(), ..base() }), "name");
     assert_eq!(field(FormatSpec { ctime: 1 << 40, ..base() }), "ctime");
     assert_eq!(field(FormatSpec { component_bytes: Some(64 << 20), ..base() }), "component size");
     assert_eq!(field(FormatSpec { device_bytes: vec![1 << 20; 4], ..base() }), "device size");
