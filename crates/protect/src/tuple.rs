@@ -57,6 +57,26 @@ impl Tuple {
         TupleBytes { bytes, len: format.tuple_bytes() }
     }
 
+    /// Puts tuples into the metadata of blocks side by side, each at its place; other metadata
+    /// stay. As many as there are of both.
+    pub fn encode_all<'t>(format: &Format, tuples: impl Iterator<Item = &'t Self>, metadata: &mut [u8]) {
+        let pitch = format.metadata_bytes();
+        if format.guard() == Guard::Crc16 && pitch == format.tuple_bytes() {
+            // Eight bytes are one number.
+            let (storage_mask, shift) = (low_bits(format.storage_bits()), format.reference_bits());
+            for (tuple, into) in tuples.zip(metadata.as_chunks_mut::<8>().0) {
+                let tags = u64::from(tuple.application) << 32
+                    | (tuple.storage & storage_mask) << shift
+                    | tuple.reference & format.reference_mask();
+                *into = (tuple.guard << 48 | tags).to_be_bytes();
+            }
+            return;
+        }
+        for (tuple, into) in tuples.zip(metadata.chunks_exact_mut(pitch)) {
+            into[format.tuple_range()].copy_from_slice(tuple.encode(format).as_slice());
+        }
+    }
+
     /// The tuple in `bytes`.
     ///
     /// # Panics
@@ -125,6 +145,34 @@ mod tests {
         );
         let bytes = tuple.encode(&format(Guard::Crc64, 48));
         assert_eq!(bytes.as_slice(), [0, 0, 0, 0, 0, 0, 0x4F, 0x10, 0x12, 0x34, 0, 0, 0, 0, 0x0A, 0xBC]);
+    }
+
+    #[test]
+    fn tuples_that_are_put_side_by_side_have_the_bytes_of_each() {
+        let seeds = [0, u64::MAX, 0x0123_4567_89AB_CDEF, 0xFEDC_BA98_7654_3210];
+        let tuples = seeds.map(|seed| Tuple {
+            guard: seed.rotate_left(8),
+            application: seed as u16,
+            storage: seed >> 3,
+            reference: !seed,
+        });
+        for (guard, sizes) in [(Guard::Crc16, 0..=32), (Guard::Crc32c, 16..=64), (Guard::Crc64, 0..=48)] {
+            for (bytes, place) in
+                [(8, Place::Last), (16, Place::First), (64, Place::First), (64, Place::Last)]
+            {
+                for sts in sizes.clone() {
+                    let format = Format::new(4096, bytes, guard, Type::One, place)
+                        .and_then(|format| format.with_storage_tag(sts, u64::MAX));
+                    let Ok(format) = format else { continue };
+                    let (mut all, mut each) = (vec![0xA5; 4 * bytes], vec![0xA5; 4 * bytes]);
+                    Tuple::encode_all(&format, tuples.iter(), &mut all);
+                    for (tuple, into) in tuples.iter().zip(each.chunks_exact_mut(bytes)) {
+                        into[format.tuple_range()].copy_from_slice(tuple.encode(&format).as_slice());
+                    }
+                    assert_eq!(all, each, "{guard}, {bytes} bytes, {sts}");
+                }
+            }
+        }
     }
 
     #[test]

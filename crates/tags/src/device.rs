@@ -285,9 +285,10 @@ impl TaggedDevice {
     }
 
     fn change(&self, first: u64, data: &[u8]) -> Change {
-        let tags = (first..).zip(self.geometry.guards(data));
-        let tags = tags.map(|(block, guard)| Tag::written(self.geometry.tuple(block, guard))).collect();
-        let sums = data.chunks_exact(self.geometry.block_bytes()).map(crc32c).collect();
+        let tags = self.geometry.tuples(first, &self.geometry.guards(data)).map(Tag::written).collect();
+        let mut sums = vec![0; data.len() / self.geometry.block_bytes()];
+        let blocks = data.chunks_exact(self.geometry.block_bytes());
+        sums.iter_mut().zip(blocks).for_each(|(sum, block)| *sum = crc32c(block));
         let data = self.geometry.carries_data().then(|| data.to_vec());
         Change::Tags { tags, others: Vec::new(), sums, data }
     }

@@ -275,6 +275,13 @@ impl Geometry {
         self.tuple_over(block, guard, &[])
     }
 
+    /// The tuples of blocks from `first` on, whose data have these guards.
+    pub(crate) fn tuples(&self, first: u64, guards: &[u64]) -> impl ExactSizeIterator<Item = Tuple> {
+        let tags = Tags::at(&self.format, first);
+        let blocks = guards.iter().enumerate();
+        blocks.map(move |(at, guard)| tags.tuple(&self.format, at as u64, self.covered_guard(*guard, &[])))
+    }
+
     /// The same with other metadata; `&[]` stands for zeros.
     pub(crate) fn tuple_over(&self, block: u64, guard: u64, others: &[u8]) -> Tuple {
         let guard = self.covered_guard(guard, others);

@@ -418,11 +418,20 @@ impl Machine {
 
     /// Puts the tags of a change into the pages.
     fn put(&mut self, first: u64, change: &Change) {
-        for (at, block) in (first..first + change.blocks()).enumerate() {
-            let (tag, _) = self.version(change, first, at);
-            let (page, place) = self.geometry.place(block);
-            let others = change.others_of(&self.geometry, at);
-            self.cache.change(page).set_with(&self.geometry, place, &tag, others);
+        let geometry = self.geometry;
+        for part in geometry.parts(&(first..first + change.blocks())) {
+            let page = self.cache.change(part.page);
+            match change {
+                Change::Tags { tags, .. } => {
+                    let others = change.others_in(&geometry, &part.at);
+                    page.set_all(&geometry, part.place, &tags[part.at], others);
+                }
+                Change::Zeros(_) => {
+                    let zeros = |at| Tag::written(geometry.tuple(first + at as u64, self.zero_guard));
+                    let tags: Vec<Tag> = part.at.map(zeros).collect();
+                    page.set_all(&geometry, part.place, &tags, &[]);
+                }
+            }
         }
     }
 

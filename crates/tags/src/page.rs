@@ -1,5 +1,6 @@
 //! Pages of tuples: one sector each, so that a power cut leaves the old one or the new.
 
+mod change;
 mod checksum;
 
 use crate::compare::compare;

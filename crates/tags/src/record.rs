@@ -41,9 +41,14 @@ impl Change {
 
     /// The metadata beside the tuple of block `at` of the change; empty if they are zeros.
     pub(crate) fn others_of(&self, geometry: &Geometry, at: usize) -> &[u8] {
+        self.others_in(geometry, &(at..at + 1))
+    }
+
+    /// The same of several blocks, one after the other.
+    pub(crate) fn others_in(&self, geometry: &Geometry, at: &Range<usize>) -> &[u8] {
         match self {
             Self::Tags { others, .. } if !others.is_empty() => {
-                &others[at * geometry.other_bytes()..(at + 1) * geometry.other_bytes()]
+                &others[at.start * geometry.other_bytes()..at.end * geometry.other_bytes()]
             }
             Self::Tags { .. } | Self::Zeros(_) => &[],
         }
@@ -130,11 +135,9 @@ impl Record {
         let Change::Tags { tags, sums, data, .. } = &*self.change else { return };
         let format = geometry.format();
         let (metadata, rest) = rest.split_at_mut(tags.len() * format.metadata_bytes());
-        for (at, (tag, into)) in
-            tags.iter().zip(metadata.chunks_exact_mut(format.metadata_bytes())).enumerate()
-        {
-            into[format.tuple_range()].copy_from_slice(tag.tuple.encode(format).as_slice());
-            if !geometry.is_tuple_only() {
+        Tuple::encode_all(format, tags.iter().map(|tag| &tag.tuple), metadata);
+        if !geometry.is_tuple_only() {
+            for (at, into) in metadata.chunks_exact_mut(format.metadata_bytes()).enumerate() {
                 let others = self.change.others_of(geometry, at);
                 into[geometry.other_range()][..others.len()].copy_from_slice(others);
             }
