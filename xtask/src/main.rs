@@ -113,17 +113,18 @@ fn ftl_cases(rest: &[String]) -> Result<(), Failed> {
     cargo(&args, &[("PUMICE_FTL_SEEDS", seeds)])
 }
 
-/// Crashes of volumes, 20000 of them if no number is given: the long form of the test of the same
-/// name.
+/// Crashes of volumes, 20000 of them if no number is given: the long form of two tests.
 fn volume_cases(rest: &[String]) -> Result<(), Failed> {
     let seeds = match rest {
         [] => "20000",
         [option, seeds] if option == "--seeds" && seeds.parse::<u64>().is_ok_and(|n| n > 0) => seeds,
         _ => return Err(Failed("usage: cargo xtask volume-cases [--seeds N]".to_owned())),
     };
-    let test = "crash::after_any_crash_flushed_is_kept_and_the_rest_is_old_or_new";
-    let args =
-        ["test", "--package", "pumice-volume", "--test", "cases", "--", "--exact", "--nocapture", test];
+    let rest = "flushed_is_kept_and_the_rest_is_old_or_new";
+    let tests = ["after_any_crash", "with_a_way_of_its_own_for_each_operation"];
+    let [any, own] = tests.map(|test| format!("crash::{test}_{rest}"));
+    let args = ["test", "--package", "pumice-volume", "--test", "cases", "--"];
+    let args = [&args[..], &["--exact", "--nocapture", &any, &own]].concat();
     cargo(&args, &[("PUMICE_VOLUME_SEEDS", seeds)])
 }
 

@@ -1,6 +1,7 @@
 //! The thread of a volume: events to [`Volume`], its actions to the drives.
 
 mod orders;
+mod standing;
 
 use crate::back::{Epochs, PAUSE, Watch};
 use crate::buffers::Buffers;
@@ -11,15 +12,15 @@ use crate::look::Back;
 use crate::message::{Answer, Failed, Message};
 use crate::near::Nodes;
 use crate::pace::Pace;
-use crate::state::{ControlError, Facts, Status};
+use crate::state::{ControlError, Facts};
 use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_parity::kernels::Kernels;
-use pumice_units::Role;
 use pumice_volume::sequencer::OpId;
 use pumice_volume::{Action, ClaimId, Command, Effect, Event, Outcome, Request, RequestId, Volume};
+use standing::chosen;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -63,6 +64,7 @@ pub(crate) struct Engine<'m> {
     /// Claims that are not given back yet.
     granted: BTreeSet<ClaimId>,
     timing: Timing,
+    began: Instant,
     pub(crate) ready: bool,
     end: Option<End>,
     /// Bytes that were copied between users' memory and the volume's.
@@ -93,6 +95,7 @@ impl<'m> Engine<'m> {
             claimers: BTreeMap::new(),
             granted: BTreeSet::new(),
             timing,
+            began: Instant::now(),
             ready: false,
             end: None,
             copied,
@@ -126,6 +129,7 @@ impl<'m> Engine<'m> {
             let wait = others.into_iter().flatten().fold(wait, Duration::min);
             match self.messages.recv_timeout(wait) {
                 Ok(message) => {
+                    self.pass_time();
                     self.message(message);
                     let more = self.messages.try_iter().take(AT_ONCE);
                     for message in more {
@@ -340,6 +344,7 @@ impl<'m> Engine<'m> {
                     nodes.forget(op);
                 }
             }
+            Effect::Chosen(standing) => chosen(standing),
             Effect::Claimed(id, result) => self.claimed(id, result),
             Effect::Held(held) => {
                 tracing::warn!(held, "more members are missing than the volume survives");
@@ -443,52 +448,6 @@ impl<'m> Engine<'m> {
             Command::Copy { role, from, to } => self.carrier.copy(id, role, from, to),
             Command::Flush { role } => self.carrier.flush(id, role),
             Command::Put { role, at, bytes } => self.carrier.put(id, role, at, bytes),
-        }
-    }
-
-    /// How many more members may be lost. Failures that no superblock says yet count as well.
-    fn survives(&self) -> usize {
-        let mut gone: BTreeSet<Role> = self.volume.missing().into_iter().collect();
-        gone.extend(self.volume.failing());
-        gone.extend(&self.kept.given_up);
-        usize::from(self.facts.survives).saturating_sub(gone.len())
-    }
-
-    fn status(&self) -> Status {
-        let rebuilding = self.volume.rebuilding();
-        let mut missing: BTreeSet<Role> = self.volume.missing().into_iter().collect();
-        missing.extend(rebuilding.iter().map(|(role, ..)| *role));
-        let devices = (0..self.facts.members).map(Role).map(|role| {
-            let name = self.carrier.drive(role).map(|drive| drive.name().to_owned());
-            (role, name.filter(|_| !self.kept.given_up.contains(&role)))
-        });
-        let here = self.volume.members_here();
-        let is_here = |role: &Role| here.iter().any(|(other, _)| other == role);
-        let (near_writes, far_writes) = self.volume.ways();
-        let traffic = self.carrier.traffic();
-        Status {
-            near: self.nodes.as_ref().map(|_| ()).map_err(Clone::clone),
-            near_writes,
-            far_writes,
-            rewritten: self.volume.rewritten(),
-            link_sent: traffic.sent,
-            link_received: traffic.received,
-            facts: self.facts.clone(),
-            rebuilding,
-            devices: devices.collect(),
-            missing: missing.into_iter().collect(),
-            clean: self.volume.is_clean(),
-            held: self.kept.held.is_some(),
-            recording: self.volume.is_recording() || self.kept.given_up.iter().any(is_here),
-            user_read: self.kept.user_read,
-            user_written: self.kept.user_written,
-            member_read: self.carrier.moved.read,
-            member_written: self.carrier.moved.written,
-            between_nodes: self.carrier.moved.between,
-            // Relaxed: a sum that nothing depends on.
-            host_memory: self.carrier.moved.memory + 2 * self.copied.load(Ordering::Relaxed),
-            requests: self.kept.asked.len(),
-            errors: self.carrier.errors.iter().chain(self.kept.why_held()).cloned().collect(),
         }
     }
 

@@ -40,6 +40,7 @@ pub use erase::erase;
 pub use error::OpenError;
 pub use look::{Found, find, find_all};
 pub use plan::{Links, Moved, PlanSpec, Work, plan};
+pub use pumice_volume::choice::{Class, Standing, Way};
 pub use release::release;
 pub use served::{Control, OpenOptions, ServedVolume, open};
-pub use state::{Consistency, ControlError, Facts, Status};
+pub use state::{Consistency, ControlError, Facts, Offload, Status};

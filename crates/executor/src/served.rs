@@ -13,7 +13,7 @@ use crate::look::{Found, Survey, find_all, find_known, look, survey};
 use crate::message::Message;
 use crate::near::Nodes;
 use crate::pace::Pace;
-use crate::state::{Consistency, ControlError, Facts, Status};
+use crate::state::{Consistency, ControlError, Facts, Offload, Status};
 use pumice_raid::{Known, Metadata};
 use pumice_units::Role;
 use pumice_volume::rows::Windows;
@@ -44,8 +44,8 @@ pub struct OpenOptions {
     pub consistency: Consistency,
     /// Members that the superblocks call active may be missing: they are failed.
     pub degraded: bool,
-    /// Nodes make parity, if that moves fewer bytes over this host's links.
-    pub offload: bool,
+    /// Where parity is made.
+    pub offload: Offload,
     /// Fewer than half of the members are not enough: another host may have the others.
     pub majority: bool,
     /// md's period of clearing bits, after two of which an idle volume is made clean.
@@ -64,7 +64,7 @@ impl Default for OpenOptions {
             metadata: None,
             consistency: Consistency::Log,
             degraded: false,
-            offload: true,
+            offload: Offload::On,
             majority: false,
             tick: Duration::from_secs(5),
             writer: 0,
@@ -230,11 +230,12 @@ impl Opening {
         let windows = Windows::new(geometry);
         let drives = members.iter().map(|(role, found)| (*role, found.drive.clone())).collect();
         let nodes = match self.options.offload {
-            true => Nodes::prepare(&drives, windows.bytes()).map_err(|error| error.to_string()),
-            false => Err("not asked for".to_owned()),
+            Offload::Off => Err("not asked for".to_owned()),
+            _ => Nodes::prepare(&drives, windows.bytes()).map_err(|error| error.to_string()),
         };
         if let Ok(nodes) = &nodes {
             volume.use_near(nodes.for_volume());
+            volume.prefer(self.options.offload.preference());
         }
         if let Some(rate) = self.options.rebuild_rate {
             volume.pace_rebuilds(Pace::at_once(rate, windows.bytes()));

@@ -4,6 +4,7 @@ use pumice_raid::geometry::Geometry;
 use pumice_raid::{Known, Metadata, Uuid};
 use pumice_units::Role;
 use pumice_volume::Report;
+use pumice_volume::choice::{Preference, Standing};
 
 /// What keeps rows whole over a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +13,29 @@ pub enum Consistency {
     Log,
     /// md's bitmap alone: a crash of a degraded array loses blocks.
     Bitmap,
+}
+
+/// Where parity is made, if the nodes of the drives can make it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Offload {
+    /// Where it is faster, by measurement.
+    Auto,
+    /// By the nodes, if that moves fewer bytes over this host's links.
+    #[default]
+    On,
+    /// By this host.
+    Off,
+}
+
+impl Offload {
+    /// What decides on operations that can be near.
+    pub(crate) const fn preference(self) -> Preference {
+        match self {
+            Self::Auto => Preference::Faster,
+            Self::On => Preference::Near,
+            Self::Off => Preference::Far,
+        }
+    }
 }
 
 /// What does not change while a volume is open, but for its members.
@@ -81,6 +105,8 @@ pub struct Status {
     pub host_memory: u64,
     /// Whether nodes make parity; else why they do not.
     pub near: Result<(), String>,
+    /// Where classes of work go, if that is measured ([`Offload::Auto`]).
+    pub ways: Option<[Standing; 3]>,
     /// Writes of windows whose parity the nodes made.
     pub near_writes: u64,
     /// Writes of windows whose parity this host made.

@@ -1,5 +1,6 @@
 //! What goes into a volume, and what comes out.
 
+use crate::choice::Standing;
 use crate::log::Record;
 use crate::member::MemberPlace;
 use crate::near::{NearStep, NodeNumber, StretchStep};
@@ -338,6 +339,8 @@ pub enum Effect {
     Claimed(ClaimId, Result<Vec<Role>, RequestError>),
     /// The operation's blocks are not needed any more.
     Forget(OpId),
+    /// Operations of a class go another way from now on.
+    Chosen(Standing),
     /// More members are missing than the code corrects: everything waits. `false`: it goes on.
     Held(bool),
     /// A member failed during recovery: look at the members again and assemble anew.

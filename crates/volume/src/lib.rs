@@ -18,6 +18,7 @@
 
 pub mod action;
 pub mod assemble;
+pub mod choice;
 pub mod dry;
 mod intent;
 pub mod log;

@@ -2,6 +2,7 @@
 //!
 //! `docs/design/volumes.md`, *Where parity is made*, has the steps and the arithmetic.
 
+use crate::choice::Choice;
 use crate::log::{Kind, Record};
 use crate::plan::{RowPlan, Term};
 use crate::rows::{BLOCK, Rows, Touch};
@@ -115,6 +116,7 @@ pub(crate) struct Near {
     /// Places for stretches.
     pub(crate) free_stretches: Vec<u32>,
     pub(crate) stretch_windows: u64,
+    pub(crate) choice: Choice,
 }
 
 /// What an operation on the near way knows beside others.

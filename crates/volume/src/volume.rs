@@ -3,6 +3,7 @@
 //! Every event is handled in two parts: what it says is noted, then [`Volume::pump`] lets
 //! everything take its next step that may. `docs/design/volumes.md` has the states.
 
+mod choosing;
 mod claims;
 mod daemon;
 mod joining;

@@ -12,7 +12,8 @@ use human::human;
 use pumice_blockdev::{BlockDevice, LimitedDevice, MemoryDevice, check_memory};
 use pumice_buffer::SharedBuffer;
 use pumice_executor::{
-    Consistency, CreateSpec, MemberDrive, OpenOptions, ServedVolume, Status, VolumeDevice, create, open,
+    Consistency, CreateSpec, MemberDrive, Offload, OpenOptions, ServedVolume, Status, VolumeDevice, create,
+    open,
 };
 use pumice_flash::Random;
 use pumice_initiator::DigestPolicy;
@@ -54,7 +55,8 @@ pub(crate) struct VolumeArgs {
     /// Node processes that have the drives; 0: the drives are in this process
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(0..=16))]
     nodes: u16,
-    /// Whether nodes compute parity if that moves fewer bytes over this machine's links
+    /// Where parity is computed: on: by the nodes, if that moves fewer bytes over this machine's
+    /// links; off: by this machine; auto: where it is faster, by measurement
     #[arg(long, value_enum, default_value = "on")]
     offload: Switch,
     /// How rows are protected against a crash
@@ -86,6 +88,7 @@ pub(crate) struct VolumeArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Switch {
+    Auto,
     On,
     Off,
 }
@@ -213,10 +216,14 @@ impl World {
             Mode::Log => Consistency::Log,
             Mode::Bitmap => Consistency::Bitmap,
         };
-        let offload = args.offload == Switch::On;
+        let offload = match args.offload {
+            Switch::Auto => Offload::Auto,
+            Switch::On => Offload::On,
+            Switch::Off => Offload::Off,
+        };
         let volume = open(&drives, &OpenOptions { consistency, offload, ..OpenOptions::default() })?;
         let status = volume.status()?;
-        if let (Err(why), true, true) = (&status.near, offload, args.nodes > 0) {
+        if let (Err(why), true, true) = (&status.near, offload != Offload::Off, args.nodes > 0) {
             return Err(Failure::new(format!("the nodes make no parity: {why}")));
         }
         let device = volume.device();

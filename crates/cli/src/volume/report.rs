@@ -2,7 +2,7 @@
 
 use super::members::nodes_survived;
 use crate::text::{count, print, print_json, table};
-use pumice_executor::{Consistency, Facts, Status};
+use pumice_executor::{Class, Consistency, Facts, Standing, Status, Way};
 use pumice_units::{format_binary, format_decimal};
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +67,55 @@ pub(super) struct Parity {
     pub(super) why: Option<String>,
     pub(super) near_writes: u64,
     pub(super) far_writes: u64,
+    /// Where classes of work go; `null` if that is not measured.
+    pub(super) ways: Option<Vec<Work>>,
+}
+
+/// Where a class of work goes, and the rates that were measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Work {
+    /// `full_stripes`, `partial_writes` or `lost_reads`.
+    pub(super) work: String,
+    /// `near` or `far`.
+    pub(super) way: String,
+    /// Bytes a second of the time in which such work was under way.
+    pub(super) near_bytes_per_s: Option<u64>,
+    pub(super) far_bytes_per_s: Option<u64>,
+    pub(super) verdicts: u64,
+}
+
+impl Work {
+    fn of(standing: &Standing) -> Self {
+        Self {
+            work: match standing.class {
+                Class::FullStripes => "full_stripes",
+                Class::PartialWrites => "partial_writes",
+                Class::LostReads => "lost_reads",
+            }
+            .to_owned(),
+            way: match standing.way {
+                Way::Near => "near",
+                Way::Far => "far",
+            }
+            .to_owned(),
+            near_bytes_per_s: standing.near_rate,
+            far_bytes_per_s: standing.far_rate,
+            verdicts: standing.verdicts,
+        }
+    }
+
+    fn row(&self) -> Vec<String> {
+        let rate = |rate: Option<u64>| {
+            rate.map_or_else(|| "not measured".to_owned(), |rate| format!("{}/s", format_decimal(rate)))
+        };
+        let place = if self.way == "near" { "nodes" } else { "this machine" };
+        vec![
+            format!("  {}", self.work.replace('_', " ")),
+            place.to_owned(),
+            format!("nodes {}", rate(self.near_bytes_per_s)),
+            format!("this machine {}", rate(self.far_bytes_per_s)),
+        ]
+    }
 }
 
 /// What was found when the volume was opened.
@@ -146,6 +195,7 @@ impl Shown {
                 why: status.near.as_ref().err().cloned(),
                 near_writes: status.near_writes,
                 far_writes: status.far_writes,
+                ways: status.ways.as_ref().map(|ways| ways.iter().map(Work::of).collect()),
             },
             recovered: Recovered {
                 log_discarded: report.discarded,
@@ -217,12 +267,16 @@ pub(super) fn show(shown: &Shown, json: bool) {
     });
     text.push_str(&table(&rows.collect::<Vec<_>>()));
     let far = |member: &Member| member.device.as_ref().is_some_and(|device| device.starts_with("nvme://"));
-    match &shown.parity.why {
-        None => text.push_str("parity is made by the nodes of the drives\n"),
-        Some(why) if shown.members.iter().any(far) => {
+    match (&shown.parity.why, &shown.parity.ways) {
+        (None, Some(ways)) => {
+            text.push_str("parity and lost blocks are computed where it is faster:\n");
+            text.push_str(&table(&ways.iter().map(Work::row).collect::<Vec<_>>()));
+        }
+        (None, None) => text.push_str("parity is made by the nodes of the drives\n"),
+        (Some(why), _) if shown.members.iter().any(far) => {
             text.push_str(&format!("parity is made by this machine: {why}\n"));
         }
-        Some(_) => {}
+        (Some(_), _) => {}
     }
     for line in shown.recovery_words() {
         text.push_str(&format!("when it was opened: {line}\n"));

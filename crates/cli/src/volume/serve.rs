@@ -13,7 +13,7 @@ use crate::system::on_signals;
 use crate::text::print;
 use clap::Args;
 use pumice_blockdev::raise_descriptor_limit;
-use pumice_executor::{Consistency, Control, ControlError, OpenOptions, ServedVolume, Status, open};
+use pumice_executor::{Consistency, Control, ControlError, Offload, OpenOptions, ServedVolume, Status, open};
 use pumice_initiator::{BusyPoll, DigestPolicy};
 use pumice_node::NodeOptions;
 use pumice_node::serve::{Drive, HostFaces, Server, Service, can_listen, listen_address};
@@ -54,7 +54,9 @@ struct OpenArgs {
     /// are recorded as failed
     #[arg(long)]
     degraded: bool,
-    /// Whether nodes compute parity if that moves fewer bytes over this machine's links: on or off
+    /// Where parity and lost blocks are computed: on: by the nodes of the drives, if that moves
+    /// fewer bytes over this machine's links; off: by this machine; auto: where it is faster,
+    /// which is measured while the volume works
     #[arg(long, value_enum, default_value = "on")]
     offload: Switch,
     /// Digests of connections to nodes: auto, on or off
@@ -109,9 +111,10 @@ pub(crate) struct ServeArgs {
     log_format: LogFormat,
 }
 
-/// On or off.
+/// Where parity is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Switch {
+    Auto,
     On,
     Off,
 }
@@ -136,7 +139,11 @@ impl OpenArgs {
                 ConsistencyArg::Bitmap => Consistency::Bitmap,
             },
             degraded: self.degraded,
-            offload: self.offload == Switch::On,
+            offload: match self.offload {
+                Switch::Auto => Offload::Auto,
+                Switch::On => Offload::On,
+                Switch::Off => Offload::Off,
+            },
             majority: devices.any_far(),
             hold_timeout: self.hold_timeout,
             writer: machine(),

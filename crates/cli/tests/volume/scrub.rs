@@ -278,7 +278,7 @@ fn a_volume_whose_parity_the_nodes_make_is_scrubbed_and_repaired_under_load() {
     let (nodes, names) = nodes(&world);
     let (code, text) = world.run(&["create", "--level", "6", "--name", "vault"], &names);
     assert_eq!(code, 0, "{text}");
-    let (served, chunks) = filled(&world, &[], &names);
+    let (served, chunks) = filled(&world, &["--offload", "on"], &names);
     repaired_under_load(&world, &names, &served, chunks);
     let status = world.ask(&["status", "vault"]);
     assert!(status["parity"]["near_writes"].as_u64().unwrap() > 100, "{status}");

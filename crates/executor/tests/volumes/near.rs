@@ -4,8 +4,8 @@ use crate::world::{Random, spec, stop, wait_for};
 use pumice_blockdev::BlockDevice;
 use pumice_buffer::SharedBuffer;
 use pumice_executor::{
-    Consistency, CreateSpec, Links, MemberDrive, OpenOptions, PlanSpec, ServedVolume, Work, create, open,
-    plan,
+    Consistency, CreateSpec, Links, MemberDrive, Offload, OpenOptions, PlanSpec, ServedVolume, Work, create,
+    open, plan,
 };
 use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
@@ -93,7 +93,12 @@ impl Nodes {
 
 fn options(consistency: Consistency) -> OpenOptions {
     // No tick comes while bytes are counted.
-    OpenOptions { consistency, tick: Duration::from_secs(3600), ..OpenOptions::default() }
+    let tick = Duration::from_secs(3600);
+    OpenOptions { consistency, tick, offload: Offload::On, ..OpenOptions::default() }
+}
+
+const fn switch(offload: bool) -> Offload {
+    if offload { Offload::On } else { Offload::Off }
 }
 
 fn made(nodes: &Nodes, level: Level) -> ServedVolume {
@@ -459,7 +464,7 @@ fn without_paths_between_the_nodes_the_host_makes_parity() {
     let nodes = Nodes::start(3, 4 * MIB, 4 * MIB);
     let members = nodes.members();
     create(&members, &spec(Level::Raid5, Some(Layout::LeftSymmetric), CHUNK), |_, _| {}).unwrap();
-    let off = OpenOptions { offload: false, ..options(Consistency::Log) };
+    let off = OpenOptions { offload: Offload::Off, ..options(Consistency::Log) };
     let volume = open(&members, &off).unwrap();
     assert_eq!(volume.status().unwrap().near, Err("not asked for".to_owned()));
     volume.device().write_at(0, &[7; 4096]).unwrap();
@@ -509,7 +514,7 @@ fn what_is_planned_is_what_the_links_carry() {
         let spare =
             all.split_off(members).into_iter().find(|spare| spare.name().starts_with("node0/")).unwrap();
         create(&all, &spec(level, Some(Layout::LeftSymmetric), CHUNK), |_, _| {}).unwrap();
-        let options = OpenOptions { offload, ..options(Consistency::Log) };
+        let options = OpenOptions { offload: switch(offload), ..options(Consistency::Log) };
         let volume = open(&all, &options).unwrap();
         let (device, geometry) = (volume.device(), volume.facts().geometry);
         // Dirty, and with its bits.
@@ -570,7 +575,7 @@ fn memory(work: Work, level: Level, members: usize, offload: bool) -> f64 {
     let mut all = nodes.members();
     let spare = all.split_off(members).swap_remove(0);
     create(&all, &spec(level, Some(Layout::LeftSymmetric), CHUNK), |_, _| {}).unwrap();
-    let volume = open(&all, &OpenOptions { offload, ..options(Consistency::Log) }).unwrap();
+    let volume = open(&all, &OpenOptions { offload: switch(offload), ..options(Consistency::Log) }).unwrap();
     let (device, geometry) = (volume.device(), volume.facts().geometry);
     device.write_at(0, &vec![1; geometry.stripe_bytes() as usize]).unwrap();
     if matches!(work, Work::DegradedReads | Work::Rebuild) {

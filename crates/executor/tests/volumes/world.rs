@@ -2,7 +2,7 @@
 
 use pumice_blockdev::{BlockDevice, FaultyDevice};
 use pumice_executor::{
-    Consistency, CreateSpec, MemberDrive, OpenError, OpenOptions, ServedVolume, create, open,
+    Consistency, CreateSpec, MemberDrive, Offload, OpenError, OpenOptions, ServedVolume, create, open,
 };
 use pumice_node::serve::{Drive, HostFaces, Server, Service};
 use pumice_node::{LocalNode, NodeOptions, Peers};
@@ -93,7 +93,7 @@ impl World {
             metadata: None,
             consistency,
             degraded: false,
-            offload: true,
+            offload: Offload::On,
             writer: 0,
             majority: false,
             tick: Duration::from_millis(20),

@@ -3,6 +3,7 @@
 use super::Volume;
 use super::operation::{Kind, Op, Phase};
 use crate::action::Command;
+use crate::choice::Choice;
 use crate::log::Kind as RecordKind;
 use crate::near::{
     Near, NearNodes, NearOp, NearPlan, NearStep, NearSum, NearTerm, NodeNumber, PlacedRecord, far_moved,
@@ -22,7 +23,8 @@ impl Volume {
     pub fn use_near(&mut self, near: NearNodes) {
         let NearNodes { nodes, places, stretches, stretch_windows } = near;
         let (free, free_stretches) = ((0..places).rev().collect(), (0..stretches).rev().collect());
-        self.near = Some(Near { nodes, free, free_stretches, stretch_windows });
+        let choice = Choice::new();
+        self.near = Some(Near { nodes, free, free_stretches, stretch_windows, choice });
     }
 
     /// Writes that went the near way, and the far way, to their end.

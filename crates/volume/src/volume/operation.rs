@@ -3,6 +3,7 @@
 use super::{Owner, Volume};
 use crate::action::{ActionId, Command, Effect, Outcome, RequestError, RequestId};
 use crate::assemble::Rule;
+use crate::choice::Begun;
 use crate::log::Kind as RecordKind;
 use crate::near::NearOp;
 use crate::plan::{Method, RowPlan, Tie};
@@ -91,6 +92,8 @@ pub(super) struct Op {
     pub(super) refused: bool,
     /// It stays on the far way.
     pub(super) barred: bool,
+    /// What is measured of it.
+    pub(super) begun: Option<Begun>,
 }
 
 impl Op {
@@ -140,6 +143,7 @@ impl Volume {
             near: None,
             refused: false,
             barred: false,
+            begun: None,
         };
         self.ops.insert(id, op);
         self.ready.insert(id);
@@ -249,10 +253,11 @@ impl Volume {
         if let Some(op) = self.ops.get_mut(&id) {
             op.stored = stored;
         }
+        let wants_near = self.wants_near(id, &plans);
         let op = &self.ops[&id];
         let logs = self.use_log && matches!(op.kind, Kind::Write(_));
         let log = logs.then(|| self.record_kind(op));
-        let mut near = self.near_of(op, &plans, log);
+        let mut near = if wants_near { self.near_of(op, &plans, log) } else { None };
         // On a tie, the way that needs fewer commands of the host. Both store the same.
         if let Some(first) = &near
             && plans.iter().all(|(_, plan)| plan.method == Method::Reconstruct)
@@ -373,6 +378,7 @@ impl Volume {
             (None, Kind::Write(_)) if result.is_ok() => self.ways.1 += 1,
             _ => {}
         }
+        self.ended(&op, result.is_ok());
         let range = self.bytes_of(op.window);
         if let (true, Kind::Write(_), Some(intent)) = (op.entered, op.kind, &mut self.intent) {
             intent.leave(&range, op.sequences.last().copied().unwrap_or(0));
@@ -415,6 +421,7 @@ impl Volume {
     /// blocks that were made stay right: they are absolute, and the row was not written by anybody
     /// else.
     pub(super) fn thaw(&mut self) {
+        self.choose_again();
         let gone: Vec<Role> =
             (0..).zip(&self.members).filter(|(_, m)| !m.here()).map(|(role, _)| Role(role)).collect();
         let again = if self.keeps(Rule::LogAgain) { Phase::Room } else { Phase::Applying };

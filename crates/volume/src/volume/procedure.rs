@@ -492,7 +492,8 @@ impl Volume {
             }
             Goal::Update(Change::Recovered) | Goal::Generation => self.recovery_went_on(),
             Goal::Release => self.marked = false,
-            Goal::Update(Change::Joined | Change::Rebuilt | Change::Progress) => {}
+            Goal::Update(Change::Joined | Change::Rebuilt) => self.choose_again(),
+            Goal::Update(Change::Progress) => {}
         }
     }
 }

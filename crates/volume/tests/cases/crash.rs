@@ -2,6 +2,7 @@
 //!
 //! A short form runs with the tests; `cargo xtask volume-cases --seeds N` is the long one.
 
+use crate::harness::disk::Random;
 use crate::harness::{Fault, Put, Setup, World, first_wrong};
 use pumice_raid::layout::{Layout, Level};
 use pumice_units::{Role, StripeIndex};
@@ -117,9 +118,14 @@ fn history(seed: u64, case: Case, fault: Fault, omit: Option<Rule>) -> World {
 
 /// The same; the power goes in the middle of recovery as well, if `again`.
 fn history_of(seed: u64, case: Case, fault: Fault, omit: Option<Rule>, again: bool) -> World {
-    let _name = Named(seed, case);
     let mut world = World::new(seed, &setup(seed, true));
     world.omit = omit;
+    history_in(world, seed, case, fault, again)
+}
+
+/// The same, of a world that has not begun.
+fn history_in(mut world: World, seed: u64, case: Case, fault: Fault, again: bool) -> World {
+    let _name = Named(seed, case);
     world.start().unwrap();
     world.run(100);
     world.fault = fault;
@@ -234,6 +240,24 @@ fn after_any_crash_flushed_is_kept_and_the_rest_is_old_or_new() {
     }
     assert!(near > 500 && far > 100 && refused > 50 && late > 0 && stretches > 20);
     assert!(applied > 100 && dropped > 10 && resynced > 10 && discarded > 10 && unreadable > 0);
+}
+
+/// Nodes make parity, or the host, for each operation anew: both kinds of records lie in one log,
+/// and neighbours in a row were written on different ways.
+#[test]
+fn with_a_way_of_its_own_for_each_operation_flushed_is_kept_and_the_rest_is_old_or_new() {
+    let (mut near, mut far, mut applied) = (0, 0, 0);
+    for seed in seeds(140) {
+        let case = CASES[seed as usize % CASES.len()];
+        let setup = setup(seed, true);
+        let mut world = World::new(seed, &Setup { near: true, stripes: setup.stripes.max(5), ..setup });
+        world.ways_of_any = Some(Random(!seed));
+        let world = history_in(world, seed, case, Fault::None, case == Case::DuringReplay);
+        (near, far) = (near + world.ways.0, far + world.ways.1);
+        applied += world.report.applied;
+    }
+    println!("{near} writes near, {far} far, {applied} blocks applied");
+    assert!(seeds(140).count() < 140 || near > 500 && far > 500 && applied > 100);
 }
 
 /// A write of two blocks, one of which is unreadable and written in part, fails. The other one is

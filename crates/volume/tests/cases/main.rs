@@ -3,6 +3,7 @@
 
 mod apart;
 mod bitmaps;
+mod choice;
 mod claims;
 mod crash;
 mod cut_short;

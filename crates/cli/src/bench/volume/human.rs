@@ -14,6 +14,7 @@ pub(super) fn human(document: &Document) -> String {
         Mode::Bitmap => "the bitmap",
     };
     let offload = match document.offload {
+        Switch::Auto => "auto",
         Switch::On => "on",
         Switch::Off => "off",
     };

@@ -5,6 +5,7 @@ use super::{BLOCK, DATA, Put, SUPERBLOCK, World};
 use pumice_raid::Metadata;
 use pumice_raid::superblock::v1::V1;
 use pumice_units::Role;
+use pumice_volume::choice::Preference;
 use pumice_volume::{Action, Command, Event, Outcome, Request, RequestId};
 use std::collections::BTreeSet;
 
@@ -14,6 +15,7 @@ impl World {
         let id = RequestId(self.next_request);
         self.next_request += 1;
         self.model.submitted(id, request, &self.windows, &self.geometry);
+        self.prefer_any();
         if let Some(volume) = &mut self.volume {
             volume.handle(Event::Request(id, request));
         }
@@ -21,10 +23,21 @@ impl World {
     }
 
     pub(crate) fn event(&mut self, event: Event) {
+        self.prefer_any();
         if let Some(volume) = &mut self.volume {
             volume.handle(event);
         }
         self.effects();
+    }
+
+    /// The next operation goes any way, if it can go both.
+    pub(super) fn prefer_any(&mut self) {
+        let (Some(ways), Some(volume)) = (&mut self.ways_of_any, &mut self.volume) else { return };
+        let all = [Preference::Near, Preference::Far, Preference::Faster];
+        volume.prefer(all[ways.next(3) as usize]);
+        // Some milliseconds an event, so that measured ways change.
+        self.nanoseconds += ways.next(20_000_000);
+        volume.pass_time(self.nanoseconds);
     }
 
     pub(crate) fn tick(&mut self) {

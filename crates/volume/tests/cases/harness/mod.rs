@@ -149,6 +149,9 @@ pub(crate) struct World {
     pub(crate) nodes: Option<Nodes>,
     /// Writes that went near and far before the last crash.
     pub(crate) ways: (u64, u64),
+    /// Each operation goes a way of its own.
+    pub(crate) ways_of_any: Option<Random>,
+    nanoseconds: u64,
 }
 
 impl World {
@@ -218,6 +221,8 @@ impl World {
             missed: Vec::new(),
             nodes: setup.near.then(Nodes::default),
             ways: (0, 0),
+            ways_of_any: None,
+            nanoseconds: 0,
         };
         world.take_tokens();
         world
@@ -311,6 +316,7 @@ impl World {
                         nodes.forget(op);
                     }
                 }
+                Effect::Chosen(_) => {}
                 Effect::Claimed(id, result) => claimed.push((id, result)),
                 Effect::Held(held) => self.held = held,
                 Effect::AssembleAgain => self.again = true,
@@ -330,6 +336,7 @@ impl World {
     fn execute_at(&mut self, i: usize) {
         let action = self.outstanding.swap_remove(i);
         let outcome = self.carry_out(&action.command, false);
+        self.prefer_any();
         if let Some(volume) = &mut self.volume {
             volume.handle(Event::Done(action.id, outcome));
         }
