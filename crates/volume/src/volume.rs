@@ -3,6 +3,7 @@
 //! Every event is handled in two parts: what it says is noted, then [`Volume::pump`] lets
 //! everything take its next step that may. `docs/design/volumes.md` has the states.
 
+mod actions;
 mod choosing;
 mod claims;
 mod daemon;
@@ -24,6 +25,7 @@ use crate::member::{Member, State, mark};
 use crate::near::Near;
 use crate::rows::{RowLayout, Window, Windows};
 use crate::sequencer::{OpId, Sequencer};
+use actions::Actions;
 use claims::Claim;
 use joining::Join;
 use operation::{Kind, Op};
@@ -32,6 +34,8 @@ use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::v1::RESYNC_DONE;
 use pumice_units::{Role, SECTOR};
 use recovery::Recovery;
+use row_plans::KnownPlans;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stretch::Stretch;
 
@@ -67,6 +71,7 @@ pub struct Volume {
     near: Option<Near>,
     /// Writes that are done: near, far.
     ways: (u64, u64),
+    known_plans: RefCell<KnownPlans>,
     locks: Sequencer,
     requests: BTreeMap<RequestId, Pending>,
     ops: BTreeMap<OpId, Op>,
@@ -74,10 +79,9 @@ pub struct Volume {
     stretches: BTreeMap<OpId, Stretch>,
     /// Operations that may be able to take a step.
     ready: BTreeSet<OpId>,
-    actions: BTreeMap<ActionId, (Owner, Option<Role>)>,
+    actions: Actions,
     effects: Vec<Effect>,
     next_op: u64,
-    next_action: u64,
 
     events: u64,
     now: u64,
@@ -208,16 +212,16 @@ impl Volume {
             intent,
             near: None,
             ways: (0, 0),
+            known_plans: RefCell::default(),
             locks: Sequencer::default(),
             requests: BTreeMap::new(),
             ops: BTreeMap::new(),
             claims: BTreeMap::new(),
             stretches: BTreeMap::new(),
             ready: BTreeSet::new(),
-            actions: BTreeMap::new(),
+            actions: Actions::default(),
             effects: Vec::new(),
             next_op: 0,
-            next_action: 0,
             events: assembly.newest.events,
             now,
             clean: assembly.newest.resync_offset == RESYNC_DONE,
@@ -308,6 +312,19 @@ impl Volume {
 
     /// Takes an event. What follows from it is in [`effects`](Self::effects).
     pub fn handle(&mut self, event: Event) {
+        self.handle_all([event]);
+    }
+
+    /// The same of several events, which may have happened in any order: none of them is known to
+    /// whoever made another one happen.
+    pub fn handle_all(&mut self, events: impl IntoIterator<Item = Event>) {
+        for event in events {
+            self.note(event);
+        }
+        self.pump();
+    }
+
+    fn note(&mut self, event: Event) {
         match event {
             Event::Request(id, request) => self.request(id, request),
             Event::Done(action, outcome) => self.done(action, outcome),
@@ -326,7 +343,6 @@ impl Volume {
                 self.refuse_claims(RequestError::Stopped);
             }
         }
-        self.pump();
     }
 
     /// What is to be done, in the order in which it was decided.
@@ -358,15 +374,13 @@ impl Volume {
     }
 
     fn issue(&mut self, owner: Owner, command: Command) -> ActionId {
-        let id = ActionId(self.next_action);
-        self.next_action += 1;
-        self.actions.insert(id, (owner, command.role()));
+        let id = self.actions.insert(owner, command.role());
         self.effects.push(Effect::Issue(Action { id, command }));
         id
     }
 
     fn done(&mut self, action: ActionId, outcome: Outcome) {
-        let Some((owner, role)) = self.actions.remove(&action) else { return };
+        let Some((owner, role)) = self.actions.remove(action) else { return };
         // A member that is back before all is looked at again has still missed a step.
         self.unrecorded |= self.recovery.is_some() && outcome == Outcome::Failed;
         match (outcome, role) {
@@ -402,7 +416,7 @@ impl Volume {
                 }
             }
             Owner::Intent => {
-                let last = !self.actions.values().any(|(owner, _)| matches!(owner, Owner::Intent));
+                let last = !self.actions.owners().any(|owner| matches!(owner, Owner::Intent));
                 if let (true, Some(intent)) = (last, &mut self.intent) {
                     intent.written();
                     self.ready.extend(self.ops.keys());
@@ -427,18 +441,6 @@ impl Volume {
         let waiting = std::mem::take(&mut self.requests).into_keys();
         let waiting = waiting.chain(flushes.into_iter().map(|(id, _)| id));
         self.effects.extend(waiting.map(|id| Effect::Answer(id, Err(RequestError::Fenced))));
-    }
-
-    fn returned(&mut self, role: Role) {
-        if self.failing.remove(&role) {
-            // It may have missed bits, and steps of operations.
-            if let (true, Some(intent)) = (self.keeps(Rule::BitsOfReturned), &mut self.intent) {
-                intent.doubt();
-            }
-            if self.failing.is_empty() && !self.unrecorded {
-                self.thaw();
-            }
-        }
     }
 
     /// Nothing takes a step until something is recorded.

@@ -73,11 +73,13 @@ pub(crate) struct Space {
     at: u64,
     /// Sequence number, place and length, oldest first.
     live: VecDeque<(u64, u64, u64)>,
+    /// Bytes of these.
+    used: u64,
 }
 
 impl Space {
     pub(crate) fn new(len: u64) -> Self {
-        Self { len, at: 0, live: VecDeque::new() }
+        Self { len, at: 0, live: VecDeque::new(), used: 0 }
     }
 
     /// Where a record of `need` bytes would go.
@@ -96,13 +98,14 @@ impl Space {
     /// Takes the place that [`fit`](Self::fit) gave.
     pub(crate) fn take(&mut self, sequence: u64, at: u64, need: u64) {
         self.live.push_back((sequence, at, need));
+        self.used += need;
         self.at = at + need;
     }
 
     /// Frees every record up to number `released`.
     pub(crate) fn release(&mut self, released: u64) {
         while self.live.front().is_some_and(|(sequence, _, _)| *sequence <= released) {
-            self.live.pop_front();
+            self.used -= self.live.pop_front().map_or(0, |(_, _, len)| len);
         }
     }
 
@@ -110,8 +113,7 @@ impl Space {
     /// released, in records of `largest` bytes at most. A record does not go around the end, so up
     /// to two of them are lost there.
     pub(crate) fn admits(&self, need: u64, later: u64, largest: u64) -> bool {
-        let used: u64 = self.live.iter().map(|(_, _, len)| len).sum();
-        used + need + later + 2 * largest + BLOCK <= self.len && self.fit(need).is_some()
+        self.used + need + later + 2 * largest + BLOCK <= self.len && self.fit(need).is_some()
     }
 }
 
@@ -222,6 +224,7 @@ mod tests {
             assert!(!space.live.iter().any(overlaps), "{at} {need} {space:?}");
             laps += u64::from(at == 0);
             space.take(sequence, at, need);
+            assert_eq!(space.used, space.live.iter().map(|(_, _, len)| len).sum());
         }
         assert!(full > 300 && laps > 300, "{full} {laps}");
     }

@@ -4,6 +4,7 @@ use super::place::Region;
 use super::{put, u16_at, u32_at, u64_at};
 use crate::rows::{BLOCK, Rows, WINDOW_ROWS, Window};
 use pumice_units::Role;
+use std::sync::LazyLock;
 
 const MAGIC: [u8; 8] = *b"PUMSTLOG";
 const SUMS_AT: usize = 64;
@@ -114,7 +115,10 @@ impl Record {
         for (i, role) in self.members.iter().enumerate() {
             put(header, LIST_AT + 2 * i, &role.get().to_le_bytes());
         }
-        let crc = sum(header, nonce, position);
+        let crc = match self.members.len() <= SHORT_LIST {
+            true => over_zeros(sum(&header[..SHORT], nonce, position)),
+            false => sum(header, nonce, position),
+        };
         put(header, 8, &crc.to_le_bytes());
     }
 
@@ -156,6 +160,26 @@ impl Record {
     }
 }
 
+/// Members of a header that is zeros from [`SHORT`] bytes on.
+const SHORT_LIST: usize = 64;
+const SHORT: usize = LIST_AT + 2 * SHORT_LIST;
+
+/// What each byte of a CRC-32C adds when the zeros behind a short header follow: the CRC after them
+/// is linear in the bits of the one before, but for a constant.
+static OVER_ZEROS: LazyLock<([[u32; 256]; 4], u32)> = LazyLock::new(|| {
+    let after = |crc| crc32c::crc32c_append(crc, &[0; BLOCK as usize - SHORT]);
+    let of = |byte: usize, value: usize| after((value as u32) << (8 * byte)) ^ after(0);
+    (std::array::from_fn(|byte| std::array::from_fn(|value| of(byte, value))), after(0))
+});
+
+/// The CRC-32C of a whole header by that of a short one. Most of a header is zeros, and to read them
+/// costs as much as the CRC of a block.
+fn over_zeros(crc: u32) -> u32 {
+    let (tables, constant) = &*OVER_ZEROS;
+    let added = tables.iter().zip(crc.to_le_bytes()).map(|(table, byte)| table[usize::from(byte)]);
+    added.fold(*constant, |sum, part| sum ^ part)
+}
+
 fn sum(header: &[u8], nonce: u64, position: u64) -> u32 {
     let crc = crc32c::crc32c(&nonce.to_le_bytes());
     let crc = crc32c::crc32c_append(crc, &position.to_le_bytes());
@@ -190,6 +214,20 @@ mod tests {
             window: Window(5),
             rows: Rows(0b1010),
             members: vec![Role(0), Role(2)],
+        }
+    }
+
+    /// The sum of a header is that of all its bytes, however it is worked out.
+    #[test]
+    fn records_of_any_number_of_members_are_found() {
+        let region = Region { start: 0, len: 2 * BLOCK };
+        for count in [1, 2, 63, 64, 65, 300, Record::most_members()] {
+            let members = (0..count).map(Role).collect();
+            let record = Record { kind: Kind::Intent, members, ..record() };
+            let mut log = vec![0; region.len as usize];
+            log[BLOCK as usize..].copy_from_slice(&record.encode(9, BLOCK, &[]));
+            let found = scan(&log, region, Role(2), 3, 9);
+            assert_eq!(found, [LoggedBlocks { record, blocks_at: 2 * BLOCK }], "{count} members");
         }
     }
 

@@ -1,6 +1,7 @@
 //! A device takes an empty role.
 
 use super::Volume;
+use crate::assemble::Rule;
 use crate::intent::Intent;
 use crate::log::{Space, SuperblockMark};
 use crate::member::{MemberPlace, State, former_role};
@@ -23,6 +24,19 @@ pub(super) struct Join {
 }
 
 impl Volume {
+    /// A member that could not be reached is back, and lost nothing.
+    pub(super) fn returned(&mut self, role: Role) {
+        if self.failing.remove(&role) {
+            // It may have missed bits, and steps of operations.
+            if let (true, Some(intent)) = (self.keeps(Rule::BitsOfReturned), &mut self.intent) {
+                intent.doubt();
+            }
+            if self.failing.is_empty() && !self.unrecorded {
+                self.thaw();
+            }
+        }
+    }
+
     /// Roles that a device can take: they are empty, and no device waits for them.
     #[must_use]
     pub fn empty_roles(&self) -> Vec<Role> {

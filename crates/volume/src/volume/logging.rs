@@ -10,6 +10,7 @@ use crate::near::PlacedRecord;
 use crate::rows::{BLOCK, Rows, Touch};
 use crate::sequencer::OpId;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 impl Volume {
     /// The record kind: full stripes of which every data member is wholly in sync need no blocks.
@@ -97,7 +98,7 @@ impl Volume {
         self.unapplied.insert(sequence);
         let committed = self.unlogged.first().map_or(sequence - 1, |first| first - 1);
         let kind = self.record_kind(op);
-        let (window, stored) = (op.window, op.stored.clone());
+        let (window, stored) = (op.window, Arc::clone(&op.stored));
         if let Some(op) = self.ops.get_mut(&id) {
             op.sequences.push(sequence);
         }
@@ -109,7 +110,7 @@ impl Volume {
         self.log_again.remove(&id);
         self.unlogged.insert(sequence);
         let mut records = BTreeMap::new();
-        for (role, rows) in &stored {
+        for (role, rows) in &*stored {
             let record = Record {
                 kind,
                 role: *role,
@@ -155,8 +156,9 @@ impl Volume {
 
     fn apply(&mut self, id: OpId) {
         let place = self.made_place(id);
-        let (window, stored) = (self.ops[&id].window, self.ops[&id].stored.clone());
-        for (role, rows) in stored {
+        let (window, stored) = (self.ops[&id].window, Arc::clone(&self.ops[&id].stored));
+        for (role, rows) in &*stored {
+            let (role, rows) = (*role, *rows);
             let at = self.at(role, window);
             self.issue_for(
                 id,

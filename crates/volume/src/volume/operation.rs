@@ -10,7 +10,7 @@ use crate::plan::{Method, RowPlan, Tie};
 use crate::rows::{Rows, Touch, Window};
 use crate::sequencer::OpId;
 use pumice_units::Role;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -76,12 +76,12 @@ pub(super) struct Op {
     pub(super) window: Window,
     pub(super) touches: Vec<Touch>,
     pub(super) phase: Phase,
-    waiting: BTreeSet<ActionId>,
+    waiting: Vec<ActionId>,
     pub(super) locked: bool,
     /// Its regions count it as a user.
     entered: bool,
     plans: Vec<(u32, Arc<RowPlan>)>,
-    pub(super) stored: BTreeMap<Role, Rows>,
+    pub(super) stored: Arc<BTreeMap<Role, Rows>>,
     pub(super) unreadable: BTreeMap<Role, Rows>,
     pub(super) sequences: Vec<u64>,
     /// Bytes of each of its records, at most, once it is logged.
@@ -99,7 +99,7 @@ pub(super) struct Op {
 impl Op {
     /// An action of it is over.
     pub(super) fn returned(&mut self, action: ActionId, outcome: Outcome, role: Option<Role>) {
-        self.waiting.remove(&action);
+        self.waiting.retain(|waiting| *waiting != action);
         // Also one of a member that is known to be missing: nothing else is done about that.
         let not_done = matches!(outcome, Outcome::Refused | Outcome::Failed);
         self.refused |= not_done && self.near.as_ref().is_some_and(|near| !near.made);
@@ -132,11 +132,11 @@ impl Volume {
             window,
             touches,
             phase: Phase::Start,
-            waiting: BTreeSet::new(),
+            waiting: Vec::new(),
             locked,
             entered: false,
             plans: Vec::new(),
-            stored: BTreeMap::new(),
+            stored: Arc::default(),
             unreadable: BTreeMap::new(),
             sequences: Vec::new(),
             reserved: 0,
@@ -251,7 +251,7 @@ impl Volume {
             }
         }
         if let Some(op) = self.ops.get_mut(&id) {
-            op.stored = stored;
+            op.stored = Arc::new(stored);
         }
         let wants_near = self.wants_near(id, &plans);
         let op = &self.ops[&id];
@@ -296,7 +296,7 @@ impl Volume {
     pub(super) fn issue_for(&mut self, id: OpId, command: Command) {
         let action = self.issue(Owner::Op(id), command);
         if let Some(op) = self.ops.get_mut(&id) {
-            op.waiting.insert(action);
+            op.waiting.push(action);
         }
     }
 
@@ -367,7 +367,7 @@ impl Volume {
         }
         if result.is_ok() && op.kind.writes() {
             let base = op.window.0 * self.windows.rows;
-            for (role, rows) in &op.stored {
+            for (role, rows) in &*op.stored {
                 for row in rows.iter() {
                     self.members[role.index()].bad.remove(&(base + u64::from(row)));
                 }
@@ -442,7 +442,7 @@ impl Volume {
                 Phase::Voiding => Phase::Voiding,
             };
             if op.phase == Phase::Room {
-                op.stored.retain(|role, _| !gone.contains(role));
+                Arc::make_mut(&mut op.stored).retain(|role, _| !gone.contains(role));
             }
             self.ready.insert(*id);
         }

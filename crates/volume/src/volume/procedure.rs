@@ -123,7 +123,7 @@ impl Volume {
     /// Whether the running procedure cannot go on although no action of it is under way.
     pub(super) fn blocked(&self) -> bool {
         let next = self.running.as_ref().and_then(|running| running.steps.front());
-        let writing = self.actions.values().any(|(owner, _)| matches!(owner, Owner::Intent));
+        let writing = self.actions.owners().any(|owner| matches!(owner, Owner::Intent));
         next == Some(&Step::Bitmap) && writing
     }
 

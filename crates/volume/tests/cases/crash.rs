@@ -113,12 +113,20 @@ impl Drop for Named {
 
 /// One history. What is wrong panics.
 fn history(seed: u64, case: Case, fault: Fault, omit: Option<Rule>) -> World {
-    history_of(seed, case, fault, omit, case == Case::DuringReplay)
+    history_of(seed, case, fault, omit, (case == Case::DuringReplay, false))
 }
 
-/// The same; the power goes in the middle of recovery as well, if `again`.
-fn history_of(seed: u64, case: Case, fault: Fault, omit: Option<Rule>, again: bool) -> World {
+/// The same; the power goes in the middle of recovery as well, if `again`; `together`: the volume
+/// is told of several events at once.
+fn history_of(
+    seed: u64,
+    case: Case,
+    fault: Fault,
+    omit: Option<Rule>,
+    (again, together): (bool, bool),
+) -> World {
     let mut world = World::new(seed, &setup(seed, true));
+    world.together = together;
     world.omit = omit;
     history_in(world, seed, case, fault, again)
 }
@@ -301,7 +309,15 @@ fn a_write_that_fails_leaves_each_of_its_blocks_old_or_new() {
 #[test]
 fn after_crashes_in_the_middle_of_any_recovery_flushed_is_kept_too() {
     for seed in seeds(140) {
-        history_of(seed, CASES[seed as usize % CASES.len()], Fault::None, None, true);
+        history_of(seed, CASES[seed as usize % CASES.len()], Fault::None, None, (true, false));
+    }
+}
+
+/// An executor tells of what has ended meanwhile at once: requests and actions, in any order.
+#[test]
+fn what_is_told_together_breaks_no_promise() {
+    for seed in seeds(140) {
+        history_of(seed, CASES[seed as usize % CASES.len()], Fault::None, None, (seed % 3 == 0, true));
     }
 }
 

@@ -15,16 +15,13 @@ impl World {
         let id = RequestId(self.next_request);
         self.next_request += 1;
         self.model.submitted(id, request, &self.windows, &self.geometry);
-        self.prefer_any();
-        if let Some(volume) = &mut self.volume {
-            volume.handle(Event::Request(id, request));
-        }
-        self.effects();
+        self.tell(Event::Request(id, request));
     }
 
     pub(crate) fn event(&mut self, event: Event) {
         self.prefer_any();
         if let Some(volume) = &mut self.volume {
+            volume.handle_all(self.untold.drain(..));
             volume.handle(event);
         }
         self.effects();
@@ -119,6 +116,7 @@ impl World {
             let (near, far) = volume.ways();
             self.ways = (self.ways.0 + near, self.ways.1 + far);
         }
+        self.untold.clear();
         for action in std::mem::take(&mut self.outstanding) {
             if self.random.chance(50) {
                 self.carry_out(&action.command, true);

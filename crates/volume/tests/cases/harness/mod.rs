@@ -133,6 +133,9 @@ pub(crate) struct World {
     pub(crate) log: bool,
     ready: bool,
     outstanding: Vec<Action>,
+    /// The volume is told of several events at once.
+    pub(crate) together: bool,
+    untold: Vec<Event>,
     buffers: BTreeMap<OpId, Buffers>,
     next_request: u64,
     clock: u64,
@@ -209,6 +212,8 @@ impl World {
             log: setup.log,
             ready: false,
             outstanding: Vec::new(),
+            together: false,
+            untold: Vec::new(),
             buffers: BTreeMap::new(),
             next_request: 0,
             clock: 100,
@@ -336,11 +341,21 @@ impl World {
     fn execute_at(&mut self, i: usize) {
         let action = self.outstanding.swap_remove(i);
         let outcome = self.carry_out(&action.command, false);
+        self.fenced |= outcome == Outcome::Fenced;
+        self.tell(Event::Done(action.id, outcome));
+    }
+
+    /// Tells of an event, and of all that happened before it; or later.
+    fn tell(&mut self, event: Event) {
+        self.untold.push(event);
+        let later = self.together && !self.outstanding.is_empty() && !self.fenced;
+        if later && self.untold.len() < 9 && self.random.chance(70) {
+            return;
+        }
         self.prefer_any();
         if let Some(volume) = &mut self.volume {
-            volume.handle(Event::Done(action.id, outcome));
+            volume.handle_all(self.untold.drain(..));
         }
-        self.fenced |= outcome == Outcome::Fenced;
         self.effects();
     }
 
