@@ -10,7 +10,7 @@ use super::handle::CoreHandle;
 use super::lanes::Lanes;
 use super::metrics::{Class, CoreCounts};
 use super::outgoing::Loan;
-use super::pool::Pool;
+use super::pool::{Pool, carried};
 use super::results::{QueueId, Sender};
 use super::shared::Shared;
 use super::updates;
@@ -124,7 +124,7 @@ impl Blocks<'_> {
         let (flown, held) = self.hold(request.len);
         *self.writes += usize::from(!writing.is_empty());
         let workers = if command.long { self.engine } else { self.control };
-        workers.submit(Job {
+        let job = Job {
             ticket: Ticket { connection: self.connection, slot: request.slot },
             core: self.core.clone(),
             host: self.host,
@@ -146,6 +146,7 @@ impl Blocks<'_> {
                 sender,
                 command: *request.command,
                 data: request.data.to_vec(),
+                sends: updates::sends(request.command, request.data),
             }),
             step: None,
             clearing: Clearing::default(),
@@ -153,7 +154,13 @@ impl Blocks<'_> {
             foreground: None,
             began: self.now,
             bytes: 0,
-        });
+        };
+        if updates::is_short_read(request.command) {
+            // Its answer is sent when this core looks at what is done.
+            carried(job);
+        } else {
+            workers.submit(job);
+        }
         Submitted::Later
     }
 

@@ -64,6 +64,23 @@ impl<T> Fair<T> {
         Some((host, thing))
     }
 
+    /// Takes more from the beginning of a host's line, as long as it is wanted: so many at most.
+    pub(super) fn take_more(
+        &mut self,
+        host: &HostKey,
+        most: usize,
+        is_wanted: impl Fn(&T) -> bool,
+    ) -> Vec<T> {
+        let Some(at) = self.lines.iter().position(|(of, _)| of == host) else { return Vec::new() };
+        let line = &mut self.lines[at].1;
+        let count = line.iter().take(most).take_while(|thing| is_wanted(thing)).count();
+        let taken = line.drain(..count).collect();
+        if line.is_empty() {
+            self.lines.remove(at);
+        }
+        taken
+    }
+
     /// The hosts that have something waiting, each once.
     pub(super) fn hosts(&self) -> impl Iterator<Item = &HostKey> {
         self.lines.iter().map(|(host, _)| host)
@@ -102,6 +119,19 @@ mod tests {
         fair.push(host(2), 202);
         assert_eq!((fair.take(|_| true).unwrap().1, fair.take(|_| true).unwrap().1), (3, 202));
         assert!(fair.has_others(&host(2)) && !fair.has_others(&host(1)));
+    }
+
+    #[test]
+    fn what_follows_in_a_line_is_taken_with_the_first() {
+        let mut fair = Fair::default();
+        [2, 4, 6, 7, 8].into_iter().for_each(|i| _ = fair.push(host(1), i));
+        fair.push(host(2), 10);
+        let is_even = |i: &i32| i % 2 == 0;
+        assert_eq!(fair.take_more(&host(1), 2, is_even), [2, 4]);
+        assert_eq!(fair.take_more(&host(1), 5, is_even), [6], "7 is in the way");
+        assert_eq!(fair.take_more(&host(2), 5, is_even), [10]);
+        assert_eq!(fair.take_more(&host(2), 5, is_even), []);
+        assert_eq!((fair.take(|_| true), fair.take(|_| true)), (Some((host(1), 7)), Some((host(1), 8))));
     }
 
     #[test]

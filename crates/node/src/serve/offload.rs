@@ -1,12 +1,14 @@
 //! Carries out the parity command set. Byte tables: `docs/reference/wire-format/offload.md`.
 
+mod together;
+
 use super::SharedSubsystem;
 use super::config::Peer;
 use super::leases::{Active, LeasedMemory, NoLease};
 use super::metrics::ParityCounts;
-use super::peers::{MAX_MOVE, PeerLinks};
+use super::peers::{MAX_MOVE, PeerLinks, Sending};
 use super::results::{NotTaken, QueueId, Results, ResultsUse, Sender};
-use super::updates::{self, Paths};
+use super::updates::{self, Paths, SendTo};
 use crate::engine::Permit;
 use crate::memory::MemoryAccess;
 use crate::pace::Pacing;
@@ -166,6 +168,22 @@ impl Offload {
         now: u64,
         permit: &dyn Permit,
     ) -> Answered {
+        let send_to = |range, offset, bytes: &[u8]| {
+            let one = [Sending { range, offset, bytes: bytes.to_vec() }];
+            self.peers.send_all(&one, permit).remove(0)
+        };
+        self.execute_with(sender, sqe, data, (subsystem, now), permit, &send_to)
+    }
+
+    fn execute_with(
+        &self,
+        sender: Sender,
+        sqe: &Sqe,
+        data: &[u8],
+        (subsystem, now): (&SharedSubsystem, u64),
+        permit: &dyn Permit,
+        send_to: &SendTo<'_>,
+    ) -> Answered {
         let Sender { queue, cntlid } = sender;
         let (tag, len) = (sqe.dword(10), u64::from(sqe.dword(12)));
         let Some(command) = wire::command(sqe.opcode()) else {
@@ -206,7 +224,7 @@ impl Offload {
             opcode::PARITY_EXECUTE => self.kept(sender, tag, permit, || self.parity(&active, data, permit)),
             opcode::TRANSFER => self.kept(sender, tag, permit, || self.peers.transfer(&active, data, permit)),
             opcode::UPDATE => {
-                let ways = (&self.paths, &self.peers);
+                let ways = (&self.paths, send_to);
                 changed(updates::update(&self.node, (cntlid, sqe, data), &active, ways, permit))
             }
             opcode::STORE => changed(updates::store(&self.node, sqe, &active, permit).map(|()| 0)),

@@ -4,13 +4,13 @@
 use super::config::Peer;
 use crate::engine::Permit;
 use crate::memory::MemoryAccess;
-use pumice_initiator::{ConnectOptions, Controller, InitiatorError, Queue, discover};
+use pumice_initiator::{Command, ConnectOptions, Controller, InitiatorError, Queue, discover};
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::log::DiscoveryEntry;
 use pumice_nvme::spec::{Nqn, Sqe, Status};
 use pumice_offload::wire::{self, opcode};
 use pumice_offload::{ErrorKind, Grant, MemoryAddress, NodeError, PeerRange, Transfer};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -29,6 +29,13 @@ struct Link {
     queue: Queue,
     /// The queue's controller: it ends when its admin queue does.
     _controller: Controller,
+}
+
+/// Bytes for a range of a peer's local memory, from byte `offset` of it on.
+pub(super) struct Sending {
+    pub(super) range: PeerRange,
+    pub(super) offset: u64,
+    pub(super) bytes: Vec<u8>,
 }
 
 /// The nodes that local memory may be sent to.
@@ -57,26 +64,51 @@ impl PeerLinks {
             wire::decode_transfer(descriptor).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
         memory.check("from", transfer.from, transfer.len)?;
         let peer = self.find(&transfer.peer)?;
-        self.deliver(peer, permit, |link| send(link, memory, &transfer, permit))?;
-        Ok(Vec::new())
+        let status = self.deliver(peer, permit, |link| send(link, memory, &transfer, permit))?;
+        refused(peer.address, status).map(|()| Vec::new())
     }
 
-    /// Sends bytes to a range of a peer's local memory, from byte `offset` of it on.
-    pub(super) fn send_to(
-        &self,
-        range: &PeerRange,
-        offset: u64,
-        bytes: &[u8],
-        permit: &dyn Permit,
-    ) -> Result<(), NodeError> {
-        let end = offset.checked_add(bytes.len() as u64);
-        if bytes.len() as u64 > MAX_MOVE || end.is_none_or(|end| end > range.len) {
-            let what = format!("{offset}+{} is outside the {} bytes of the path", bytes.len(), range.len);
-            return Err(NodeError::invalid("offset", what));
+    /// Sends bytes together: those for one peer go in one message as far as they fit, and are waited
+    /// for together. The results are in their order.
+    pub(super) fn send_all(&self, all: &[Sending], permit: &dyn Permit) -> Vec<Result<(), NodeError>> {
+        let mut results: Vec<Result<(), NodeError>> = all.iter().map(|_| Ok(())).collect();
+        let mut of_peer: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (i, Sending { range, offset, bytes }) in all.iter().enumerate() {
+            let end = offset.checked_add(bytes.len() as u64);
+            if bytes.len() as u64 > MAX_MOVE || end.is_none_or(|end| end > range.len) {
+                let what = format!("{offset}+{} is outside the {} bytes of the path", bytes.len(), range.len);
+                results[i] = Err(NodeError::invalid("offset", what));
+            } else {
+                of_peer.entry(&range.peer).or_default().push(i);
+            }
         }
-        let to = MemoryAddress { offset: range.to.offset.saturating_add(offset), ..range.to };
-        let peer = self.find(&range.peer)?;
-        self.deliver(peer, permit, |link| send_piece(link, to, &range.grant, bytes))
+        for (name, which) in of_peer {
+            let sent = self.find(name).and_then(|peer| {
+                let work = |link: &mut Queue| {
+                    let command = |i: &usize| {
+                        let Sending { range, offset, bytes } = &all[*i];
+                        let offset = range.to.offset.saturating_add(*offset);
+                        let to = MemoryAddress { offset, ..range.to };
+                        Command { sqe: memory_write(to, &range.grant, bytes), send: bytes, receive: &mut [] }
+                    };
+                    let mut commands: Vec<Command<'_>> = which.iter().map(command).collect();
+                    link.run(&mut commands).map_err(|error| unreachable(&error))
+                };
+                self.deliver(peer, permit, work).map(|outcomes| (peer.address, outcomes))
+            });
+            match sent {
+                Ok((address, outcomes)) => {
+                    for (i, outcome) in which.iter().zip(outcomes) {
+                        results[*i] = refused(address, outcome.status);
+                    }
+                }
+                Err(error) => {
+                    let again = |_: &usize| NodeError::new(error.kind(), error.to_string());
+                    which.iter().for_each(|i| results[*i] = Err(again(i)));
+                }
+            }
+        }
+        results
     }
 
     /// A peer on the list.
@@ -88,36 +120,34 @@ impl PeerLinks {
     }
 
     /// Does something on a connection to a peer.
-    fn deliver(
+    fn deliver<T>(
         &self,
         peer: &Peer,
         permit: &dyn Permit,
-        work: impl Fn(&mut Queue) -> Result<Status, NodeError>,
-    ) -> Result<(), NodeError> {
+        work: impl Fn(&mut Queue) -> Result<T, NodeError>,
+    ) -> Result<T, NodeError> {
         // A connection that was idle may have died with the peer; a new one tells.
         if let Some(mut link) = self.take_idle(peer.address)
             && let Ok(done) = work(&mut link.queue)
         {
-            return self.sent(peer.address, link, done);
+            self.keep(peer.address, link);
+            return Ok(done);
         }
         // It may have been given up instead: then the peer is not troubled for nothing.
         permit.check()?;
         let mut link = self.connect(peer).map_err(|error| unreachable(&error))?;
         let done = work(&mut link.queue)?;
-        self.sent(peer.address, link, done)
+        self.keep(peer.address, link);
+        Ok(done)
     }
 
-    fn sent(&self, address: SocketAddr, link: Link, status: Status) -> Result<(), NodeError> {
+    /// Keeps a connection for later.
+    fn keep(&self, address: SocketAddr, link: Link) {
         let mut all = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let idle = all.entry(address).or_default();
         if idle.len() < IDLE_LINKS {
             idle.push(link);
         }
-        drop(all);
-        if status.is_success() {
-            return Ok(());
-        }
-        Err(NodeError::new(ErrorKind::Unreachable, format!("peer {address}: memory write: {status}")))
     }
 
     fn take_idle(&self, address: SocketAddr) -> Option<Link> {
@@ -182,14 +212,28 @@ fn send(
 
 /// Sends what one command moves.
 fn send_piece(link: &mut Queue, to: MemoryAddress, grant: &Grant, data: &[u8]) -> Result<Status, NodeError> {
+    let sqe = memory_write(to, grant, data);
+    let outcome = link.execute(sqe, data, &mut []).map_err(|error| unreachable(&error))?;
+    Ok(outcome.status)
+}
+
+/// The command that moves bytes to a peer's local memory.
+fn memory_write(to: MemoryAddress, grant: &Grant, data: &[u8]) -> Sqe {
     let word = |i: usize| u32::from_le_bytes(std::array::from_fn(|byte| grant.0[i * 4 + byte]));
     let mut sqe = Sqe::new(opcode::MEMORY_WRITE, to.drive.0);
     sqe.set_dword(10, to.offset as u32);
     sqe.set_dword(11, (to.offset >> 32) as u32);
     sqe.set_dword(12, data.len() as u32);
     [2, 3, 14, 15].into_iter().enumerate().for_each(|(i, dword)| sqe.set_dword(dword, word(i)));
-    let outcome = link.execute(sqe, data, &mut []).map_err(|error| unreachable(&error))?;
-    Ok(outcome.status)
+    sqe
+}
+
+/// What a peer says of a write to its memory.
+fn refused(address: SocketAddr, status: Status) -> Result<(), NodeError> {
+    if status.is_success() {
+        return Ok(());
+    }
+    Err(NodeError::new(ErrorKind::Unreachable, format!("peer {address}: memory write: {status}")))
 }
 
 fn unreachable(error: &InitiatorError) -> NodeError {

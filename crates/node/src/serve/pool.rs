@@ -1,7 +1,7 @@
 //! A pool of threads for commands, shared between hosts in turn.
 
 use super::fair::{Fair, HostKey};
-use super::workers::{Carried, Job, carry_out};
+use super::workers::{Carried, Job, carry_out, carry_out_together};
 use pumice_nvme::spec::Status;
 use std::collections::HashMap;
 use std::io;
@@ -9,6 +9,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use tracing::error;
+
+/// Commands that are carried out together, at most.
+const TOGETHER: usize = 8;
 
 /// How many commands may be carried out at a time.
 #[derive(Debug, Clone, Copy)]
@@ -56,12 +59,23 @@ impl Running {
 struct State {
     jobs: Fair<Job>,
     running: Running,
+    /// Threads that wait, and how many of them were woken and have not come yet.
+    idle: usize,
+    woken: usize,
     /// All threads, busy or not.
     threads: usize,
     stopping: bool,
 }
 
 impl State {
+    /// Whether a thread has to be woken: one that was and has not come yet wakes the next one for
+    /// what it leaves. So commands that go together gather meanwhile.
+    fn wakes(&mut self) -> bool {
+        let wakes = self.woken == 0 && self.idle > 0;
+        self.woken += usize::from(wakes);
+        wakes
+    }
+
     /// Whether one more command could begin.
     fn may_begin(&self, policy: &Policy) -> bool {
         self.jobs.hosts().any(|host| self.running.may(policy, host))
@@ -96,7 +110,8 @@ pub(super) struct Pool {
 impl Pool {
     /// A pool with all of its threads but those that hosts bring with them.
     pub(super) fn start(policy: Policy) -> io::Result<Self> {
-        let state = State { jobs: Fair::default(), running: Running::default(), threads: 0, stopping: false };
+        let (jobs, running) = (Fair::default(), Running::default());
+        let state = State { jobs, running, idle: 0, woken: 0, threads: 0, stopping: false };
         let shared = Arc::new(Shared { policy, state: Mutex::new(state), ready: Condvar::new() });
         let pool = Self { shared, threads: Mutex::default() };
         for _ in 0..policy.threads {
@@ -120,12 +135,15 @@ impl Pool {
         let mut state = self.shared.lock();
         state.jobs.push(job.host, job);
         let grows = is_short(&self.shared.policy, &state.jobs, &state.running, state.threads);
+        let wakes = state.wakes();
         drop(state);
         if grows {
             // Where the system has none to give, the command waits for one of the others.
             let _ = self.one_more();
         }
-        self.shared.ready.notify_one();
+        if wakes {
+            self.shared.ready.notify_one();
+        }
     }
 
     /// Ends the threads after the commands that are waiting.
@@ -161,17 +179,27 @@ fn work(shared: &Shared) {
                 state.threads -= 1;
                 return;
             }
+            state.idle += 1;
             state = shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+            // Nobody may have woken it: then one more than is needed is woken the next time.
+            state.woken = state.woken.saturating_sub(1);
             continue;
         };
+        let more = if job.sends() { jobs.take_more(&host, TOGETHER - 1, Job::sends) } else { Vec::new() };
         running.begin(host);
         // This thread goes on by itself: another one is woken only for what it leaves.
-        let leaves_some = state.may_begin(&shared.policy);
+        let wakes = state.may_begin(&shared.policy) && state.wakes();
         drop(state);
-        if leaves_some {
+        if wakes {
             shared.ready.notify_one();
         }
-        let in_part = carried(job);
+        let in_part = if more.is_empty() {
+            carried(job)
+        } else {
+            carried_together([job].into_iter().chain(more).collect());
+            None
+        };
         state = shared.lock();
         state.running.end(host);
         if let Some(job) = in_part {
@@ -198,6 +226,20 @@ pub(super) fn carried(job: Job) -> Option<Job> {
         }
     }
     None
+}
+
+/// Carries out commands that go together, and answers them.
+fn carried_together(jobs: Vec<Job>) {
+    let end = |job: &Job| (job.core.clone(), job.outcome(Status::INTERNAL, None));
+    let panicked: Vec<_> = jobs.iter().map(end).collect();
+    match catch_unwind(AssertUnwindSafe(|| carry_out_together(jobs))) {
+        // All are of one core.
+        Ok(all) => panicked.iter().zip(all).for_each(|((core, _), done)| core.done(done)),
+        Err(_) => {
+            panicked.into_iter().for_each(|(core, done)| core.done(done));
+            error!("a command panicked");
+        }
+    }
 }
 
 #[cfg(test)]

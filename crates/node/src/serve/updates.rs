@@ -14,6 +14,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Bytes of a sum that is sent together with others, at most: a window.
+const MOST_TOGETHER: u64 = 64 << 10;
+
 /// The paths of all controllers.
 #[derive(Debug, Default)]
 pub(super) struct Paths(Mutex<BTreeMap<(u16, PathId), PeerRange>>);
@@ -97,6 +100,22 @@ pub(super) fn is_short(sqe: &Sqe, data: &[u8], in_memory: bool) -> bool {
     }
 }
 
+/// Whether a command is short, and ends with data: bytes of local memory.
+pub(super) fn is_short_read(sqe: &Sqe) -> bool {
+    sqe.opcode() == opcode::MEMORY_READ
+}
+
+/// Whether a command sends sums of a few blocks to peers and does nothing that has to follow: then
+/// it is carried out together with others like it. A record is written when the sums are there.
+pub(super) fn sends(sqe: &Sqe, data: &[u8]) -> bool {
+    if sqe.opcode() != opcode::UPDATE || u64::from(sqe.dword(13)) > MOST_TOGETHER {
+        return false;
+    }
+    let Ok((update, _)) = wire::decode_update(words(sqe), data) else { return false };
+    let sends = update.sums.iter().any(|sum| sum.to != SumTo::Slot);
+    sends && update.record.is_none() && update.segment.is_none()
+}
+
 fn words(sqe: &Sqe) -> UpdateWords {
     UpdateWords {
         drive: DriveId(sqe.nsid()),
@@ -106,17 +125,20 @@ fn words(sqe: &Sqe) -> UpdateWords {
     }
 }
 
+/// Sends bytes to a range of a peer's memory, or has them sent later.
+pub(super) type SendTo<'a> = dyn Fn(PeerRange, u64, &[u8]) -> Result<(), NodeError> + 'a;
+
 /// Carries out an update. Returns what the completion says.
 pub(super) fn update(
     node: &LocalNode,
     (cntlid, sqe, data): (u16, &Sqe, &[u8]),
     memory: &Active<'_>,
-    (paths, peers): (&Paths, &PeerLinks),
+    (paths, send_to): (&Paths, &SendTo<'_>),
     permit: &dyn Permit,
 ) -> Result<u64, Failed> {
     let (update, data) =
         wire::decode_update(words(sqe), data).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
-    let send = |path, offset, bytes: &[u8]| peers.send_to(&paths.get(cntlid, path)?, offset, bytes, permit);
+    let send = |path, offset, bytes: &[u8]| send_to(paths.get(cntlid, path)?, offset, bytes);
     let [first, second] = update::carry_out(node, &update, data, memory, &send, permit)?;
     Ok(u64::from(first) | u64::from(second) << 32)
 }
@@ -176,5 +198,15 @@ mod tests {
         assert!(!is_short(&command(opcode::STORE, 4096), &[], false));
         assert!(is_short(&command(opcode::MEMORY_WRITE, 4096), &[0; 4096], false));
         assert!(!is_short(&command(opcode::PARITY_EXECUTE, 0), &[], true));
+    }
+
+    #[test]
+    fn what_goes_together_sends_and_does_nothing_else() {
+        let (update, sent) = (command(opcode::UPDATE, 65536), SumTo::Peer { path: PathId(0), offset: 0 });
+        assert!(sends(&update, &folds(1, sent, None)));
+        assert!(!sends(&update, &folds(1, SumTo::Slot, None)), "nothing is sent");
+        assert!(!sends(&update, &folds(1, sent, Some(4096))), "a stretch");
+        assert!(!sends(&command(opcode::UPDATE, 69632), &folds(1, sent, None)), "more than a window");
+        assert!(!sends(&command(opcode::STORE, 4096), &[]));
     }
 }

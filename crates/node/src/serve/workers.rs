@@ -12,6 +12,7 @@ use super::shared::Shared;
 use super::step_work::StepWork;
 use super::turns::InTurn;
 use super::visible::Visible;
+use crate::engine::Permit;
 use crate::pace::Foreground;
 use crate::watch::Writing;
 use pumice_blockdev::{BlockDevice, Faulty, IoError, Operation, Reader, TagFault, read_judged};
@@ -104,6 +105,11 @@ impl Job {
         self.op == Op::Verify || self.clears()
     }
 
+    /// Whether it is carried out together with others like it.
+    pub(super) fn sends(&self) -> bool {
+        self.offload.as_ref().is_some_and(|offload| offload.sends)
+    }
+
     /// Whether it makes blocks zeros.
     pub(super) fn clears(&self) -> bool {
         matches!(self.op, Op::WriteZeroes | Op::Deallocate)
@@ -162,6 +168,8 @@ pub(super) struct OffloadJob {
     pub(super) sender: Sender,
     pub(super) command: Sqe,
     pub(super) data: Vec<u8>,
+    /// It sends sums to peers, and may do so together with others of its host.
+    pub(super) sends: bool,
 }
 
 /// What came of a command.
@@ -173,6 +181,33 @@ pub(super) enum Carried {
     Step,
 }
 
+/// Carries out commands that [send sums](OffloadJob::sends): their messages to one peer go together.
+pub(super) fn carry_out_together(jobs: Vec<Job>) -> Vec<Done> {
+    let Some(shared) =
+        jobs.iter().find_map(|job| job.offload.as_ref()).map(|offload| Arc::clone(&offload.shared))
+    else {
+        return Vec::new();
+    };
+    let is_gone = |job: &Job| job.gone.load(Ordering::Relaxed) || shared.is_stopping();
+    let (gone, wanted): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(is_gone);
+    let permits: Vec<_> = wanted.iter().map(|job| || !is_gone(job)).collect();
+    let all = wanted.iter().zip(&permits).filter_map(|(job, permit)| {
+        let OffloadJob { sender, command, data, .. } = job.offload.as_ref()?;
+        Some((*sender, command, &data[..], permit as &dyn Permit))
+    });
+    let all: Vec<_> = all.collect();
+    let answers = shared.offload().send_together(&all, (shared.subsystem(), shared.now()));
+    drop(all);
+    drop(permits);
+    let ended = |(job, Answered { status, result, data }): (Job, Answered)| Done {
+        result,
+        answer: data,
+        ..job.ended(status, None)
+    };
+    let gone = gone.into_iter().map(|job| job.ended(Status::ABORTED, None));
+    gone.chain(wanted.into_iter().zip(answers).map(ended)).collect()
+}
+
 /// Carries out a command, or a slice of it.
 pub(super) fn carry_out(mut job: Job) -> Carried {
     if let Some(step) = job.step.take() {
@@ -182,7 +217,7 @@ pub(super) fn carry_out(mut job: Job) -> Carried {
     let gone = Arc::clone(&job.gone);
     // Relaxed: it is only ever raised.
     let wanted = move || !gone.load(Ordering::Relaxed);
-    if let Some(OffloadJob { shared, sender, command, data }) = &job.offload {
+    if let Some(OffloadJob { shared, sender, command, data, .. }) = &job.offload {
         // One that can take long is not waited for when the node stops.
         let wanted = || wanted() && !shared.is_stopping();
         if !wanted() {

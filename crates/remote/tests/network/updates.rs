@@ -14,6 +14,7 @@ use pumice_remote::RemoteNode;
 use pumice_units::Role;
 use pumice_volume::log::{Kind, Record};
 use pumice_volume::rows::{Rows, Window as RowWindow};
+use std::collections::VecDeque;
 
 const LEN: usize = 4096;
 const DATA: u64 = 256 << 10;
@@ -344,4 +345,55 @@ fn a_stretch_is_summed_by_both_nodes_segment_by_segment() {
         let past = Update { sums: vec![UpdateSum { to, factors: vec![1, 2] }], ..send };
         assert!(matches!(run(&pair.data, step(past, &[])).unwrap_err().kind(), ErrorKind::InvalidField(_)));
     }
+}
+
+/// Many sums are on their way to one peer at once: each arrives at its place, and one that the path
+/// does not allow is refused alone.
+#[test]
+fn sums_that_go_together_arrive_each_at_its_place() {
+    const SMALL: usize = 512;
+    for pair in both() {
+        let content: Vec<u8> = (0..16 * SMALL).map(|i| (i / SMALL * 13 + i % 251) as u8).collect();
+        pair.data.write(DRIVE, DATA, &content).unwrap();
+        let (queue, completions) = open(&pair.data, 32);
+        let mut all = VecDeque::new();
+        for i in 0..17_u64 {
+            // The last one ends past the 8192 bytes of the path.
+            let (offset, media) = (i * SMALL as u64, i % 16 * SMALL as u64);
+            let update = Update {
+                drive: DRIVE,
+                slot: pair.memory[0],
+                len: SMALL as u32,
+                segment: None,
+                fills: false,
+                sources: vec![UpdateSource::Media { drive: DRIVE, offset: DATA + media }],
+                sums: vec![UpdateSum { to: SumTo::Peer { path: PATH, offset }, factors: vec![i as u8 + 1] }],
+                record: None,
+            };
+            all.push_back((Tag(i), step(update, &[])));
+        }
+        for _ in 0..4 {
+            let mut waiting = all.iter().map(|(tag, operation)| (*tag, again(operation))).collect();
+            queue.submit_all(&mut waiting);
+            for _ in 0..17 {
+                let done = completions.recv().unwrap();
+                let i = done.tag.0 as usize;
+                if i == 16 {
+                    assert!(matches!(done.result.unwrap_err().kind(), ErrorKind::InvalidField(_)));
+                    continue;
+                }
+                done.result.unwrap();
+                let sum: Vec<u8> =
+                    content[i * SMALL..][..SMALL].iter().map(|byte| gf::mul(*byte, i as u8 + 1)).collect();
+                let mut arrived = vec![0; SMALL];
+                pair.parity.memory_read(at(8192 + (i * SMALL) as u64), &mut arrived).unwrap();
+                assert_eq!(arrived, sum, "{i}");
+            }
+        }
+    }
+}
+
+fn again(operation: &Operation) -> Operation {
+    let Operation::Update { update, .. } = operation else { panic!("an update") };
+    step((**update).clone(), &[])
 }

@@ -52,7 +52,8 @@ fn a_short_command_of_a_connection_that_is_gone_is_not_carried_out() {
         command.set_dword(12, 4096);
         let queue = QueueId { core: 0, connection: 7 };
         let sender = Sender { queue, cntlid: 1 };
-        let offload = Some(OffloadJob { shared: Arc::clone(&shared), sender, command, data: Vec::new() });
+        let (shared, data) = (Arc::clone(&shared), Vec::new());
+        let offload = Some(OffloadJob { shared, sender, command, data, sends: false });
         let host = HostKey::new(Ipv4Addr::LOCALHOST.into(), [1; 16]);
         let job = Job { gone: Arc::new(AtomicBool::new(gone)), offload, ..job(host, Op::Vendor) };
         let Carried::Done(done) = carry_out(job) else { panic!("a short command has no parts") };
