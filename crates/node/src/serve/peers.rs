@@ -68,8 +68,8 @@ impl PeerLinks {
         refused(peer.address, status).map(|()| Vec::new())
     }
 
-    /// Sends bytes together: those for one peer go in one message as far as they fit, and are waited
-    /// for together. The results are in their order.
+    /// Sends bytes together: those for one peer go in one message as far as they fit, and are
+    /// waited for together. The results are in their order.
     pub(super) fn send_all(&self, all: &[Sending], permit: &dyn Permit) -> Vec<Result<(), NodeError>> {
         let mut results: Vec<Result<(), NodeError>> = all.iter().map(|_| Ok(())).collect();
         let mut of_peer: BTreeMap<&str, Vec<usize>> = BTreeMap::new();

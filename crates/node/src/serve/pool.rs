@@ -233,7 +233,6 @@ fn carried_together(jobs: Vec<Job>) {
     let end = |job: &Job| (job.core.clone(), job.outcome(Status::INTERNAL, None));
     let panicked: Vec<_> = jobs.iter().map(end).collect();
     match catch_unwind(AssertUnwindSafe(|| carry_out_together(jobs))) {
-        // All are of one core.
         Ok(all) => panicked.iter().zip(all).for_each(|((core, _), done)| core.done(done)),
         Err(_) => {
             panicked.into_iter().for_each(|(core, done)| core.done(done));

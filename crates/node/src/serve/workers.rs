@@ -181,7 +181,8 @@ pub(super) enum Carried {
     Step,
 }
 
-/// Carries out commands that [send sums](OffloadJob::sends): their messages to one peer go together.
+/// Carries out commands that [send sums](OffloadJob::sends): their messages to one peer go
+/// together. The answers are in the order of the commands.
 pub(super) fn carry_out_together(jobs: Vec<Job>) -> Vec<Done> {
     let Some(shared) =
         jobs.iter().find_map(|job| job.offload.as_ref()).map(|offload| Arc::clone(&offload.shared))
@@ -189,23 +190,22 @@ pub(super) fn carry_out_together(jobs: Vec<Job>) -> Vec<Done> {
         return Vec::new();
     };
     let is_gone = |job: &Job| job.gone.load(Ordering::Relaxed) || shared.is_stopping();
-    let (gone, wanted): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(is_gone);
-    let permits: Vec<_> = wanted.iter().map(|job| || !is_gone(job)).collect();
-    let all = wanted.iter().zip(&permits).filter_map(|(job, permit)| {
-        let OffloadJob { sender, command, data, .. } = job.offload.as_ref()?;
+    // Asked once: it may change meanwhile.
+    let wanted: Vec<bool> = jobs.iter().map(|job| !is_gone(job)).collect();
+    let permits: Vec<_> = jobs.iter().map(|job| || !is_gone(job)).collect();
+    let all = jobs.iter().zip(&permits).zip(&wanted).filter_map(|((job, permit), wanted)| {
+        let OffloadJob { sender, command, data, .. } = job.offload.as_ref().filter(|_| *wanted)?;
         Some((*sender, command, &data[..], permit as &dyn Permit))
     });
     let all: Vec<_> = all.collect();
-    let answers = shared.offload().send_together(&all, (shared.subsystem(), shared.now()));
+    let mut answers = shared.offload().send_together(&all, (shared.subsystem(), shared.now())).into_iter();
     drop(all);
     drop(permits);
-    let ended = |(job, Answered { status, result, data }): (Job, Answered)| Done {
-        result,
-        answer: data,
-        ..job.ended(status, None)
+    let ended = |(job, wanted): (Job, bool)| match wanted.then(|| answers.next()).flatten() {
+        Some(Answered { status, result, data }) => Done { result, answer: data, ..job.ended(status, None) },
+        None => job.ended(Status::ABORTED, None),
     };
-    let gone = gone.into_iter().map(|job| job.ended(Status::ABORTED, None));
-    gone.chain(wanted.into_iter().zip(answers).map(ended)).collect()
+    jobs.into_iter().zip(wanted).map(ended).collect()
 }
 
 /// Carries out a command, or a slice of it.

@@ -172,8 +172,8 @@ static OVER_ZEROS: LazyLock<([[u32; 256]; 4], u32)> = LazyLock::new(|| {
     (std::array::from_fn(|byte| std::array::from_fn(|value| of(byte, value))), after(0))
 });
 
-/// The CRC-32C of a whole header by that of a short one. Most of a header is zeros, and to read them
-/// costs as much as the CRC of a block.
+/// The CRC-32C of a whole header by that of a short one. Most of a header is zeros, and to read
+/// them costs as much as the CRC of a block.
 fn over_zeros(crc: u32) -> u32 {
     let (tables, constant) = &*OVER_ZEROS;
     let added = tables.iter().zip(crc.to_le_bytes()).map(|(table, byte)| table[usize::from(byte)]);

@@ -149,7 +149,8 @@ impl World {
     }
 }
 
-/// The better way is in use after a second (four, where operations are slow), and stays; what is tried costs what the page says.
+/// The better way is in use after a second (four, where operations are slow), and stays; what is
+/// tried costs what the page says.
 #[test]
 fn the_better_way_is_found_kept_and_costs_little_to_keep() {
     let mut seed = 0;
