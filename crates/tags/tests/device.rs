@@ -3,6 +3,7 @@
 use pumice_blockdev::{BlockDevice, FaultyDevice, IoError, MemoryDevice, Operation};
 use pumice_durable::Slots;
 use pumice_protect::guard::Guard;
+use pumice_protect::origin::RestoredTag;
 use pumice_tags::adoption::{Adopted, adopt};
 use pumice_tags::file::{SharedMedium, TagFile};
 use pumice_tags::geometry::Geometry;
@@ -529,4 +530,27 @@ fn an_unreadable_page_of_tags_does_not_hide_its_neighbours() {
         world.drive.write_at(at, &[0xEE]).unwrap();
         assert_eq!(device.read_at(at, &mut all[..512]).is_err(), refused, "page {page}");
     }
+}
+
+/// Bytes that came back to a block without a tag leave it without one. Torn, it has parts of two
+/// versions, and no tag by which it could be refused.
+#[test]
+fn a_torn_block_without_a_tag_is_refused_if_it_cannot_be_kept() {
+    let world = World::new(4096);
+    let (file, ..) = TagFile::open(world.medium(), &*world.drive, "", 7).unwrap();
+    let room = TagFile::look_kept(world.medium()).unwrap().room();
+    (0..room).for_each(|i| file.keep_replaced(1, &world.data(i, 9), 7).unwrap());
+    let device = world.open();
+    let data = world.data(7, 2);
+    device.tagged().unwrap().restore(world.at(7), &data, RestoredTag::Stays).unwrap();
+    assert_eq!(device.judge(7..8).unwrap(), [Opinion::Unchecked]);
+    world.kill(device);
+    let mut torn = vec![0x11; 4096];
+    torn[..512].copy_from_slice(&data[..512]);
+    world.drive.write_at(world.at(7), &torn).unwrap();
+    let device = world.open();
+    assert_eq!((device.recovered().damaged.as_slice(), device.recovered().not_kept), (&[7][..], 1));
+    assert!(world.read(&device, 7).is_err(), "neither the old data nor the new");
+    world.write_all(&device, 3);
+    assert_eq!(world.read(&device, 7).unwrap(), world.data(7, 3), "whoever writes it heals it");
 }

@@ -2,7 +2,7 @@
 
 use super::{Recovered, TagError, TagFile};
 use crate::kept::{Contents, KeptArea, Why};
-use crate::page::{self, Page};
+use crate::page::{self, Origin, Page, Tag};
 use crate::recovery::{Outcome, Recovery};
 use pumice_blockdev::{BlockDevice, IoError};
 use pumice_durable::Medium;
@@ -118,9 +118,25 @@ impl Recovering<'_> {
                 Err(error) => return Err(error.into()),
             }
         }
-        let left = torn[kept..].iter().map(|torn| torn.block);
-        self.recovered.not_kept += left.len() as u64;
-        self.recovered.damaged.extend(left);
+        for torn in &torn[kept..] {
+            self.refuse(torn)?;
+            self.recovered.damaged.push(torn.block);
+        }
+        self.recovered.not_kept += (torn.len() - kept) as u64;
+        Ok(())
+    }
+
+    /// Has reads of a torn block refused. A block that comes back without a tag has none to be
+    /// refused by, so it gets that of the data that it should have.
+    fn refuse(&mut self, torn: &Torn) -> Result<(), TagError> {
+        let geometry = self.file.header.geometry;
+        let (number, place) = geometry.place(torn.block);
+        let page = self.page(number)?;
+        if page.origin(place) == Origin::Unknown {
+            let guard = geometry.format().guard().of(&torn.data);
+            let tuple = geometry.tuple(torn.block, guard);
+            page.set(&geometry, place, &Tag { origin: Origin::Adopted, tuple });
+        }
         Ok(())
     }
 
