@@ -4,7 +4,8 @@
 //! * **Volatile cache.** Every read sees a write at once, but the write is durable only after a
 //!   subsequent flush. At a power loss ([`FaultyDevice::crash`]), each write since the last flush
 //!   is, independently of the others, kept, dropped, or *torn*: each of its 512-byte sectors is
-//!   kept or dropped separately. A sector is never torn.
+//!   kept or dropped separately. A sector is never torn, and neither is a larger [atomic
+//!   unit](FaultyDevice::set_atomic_unit).
 //! * **Power cut.** After a set number of operations every call fails. The write at which the power
 //!   is cut has reached the cache: it can become durable, although its caller got an error.
 //! * **Unreadable sectors.** Reads that touch one fail with EIO until it is written, or, if
@@ -42,6 +43,8 @@ struct State {
     /// Sectors that fail for so many more reads.
     transient: BTreeMap<usize, u32>,
     unwritable: Vec<Range<u64>>,
+    /// Bytes that a power cut leaves old or new.
+    unit: usize,
     /// Operations until the power goes; `None` for never.
     budget: Option<u64>,
     counts: Counts,
@@ -65,6 +68,7 @@ impl FaultyDevice {
             unreadable: BTreeSet::new(),
             transient: BTreeMap::new(),
             unwritable: Vec::new(),
+            unit: SECTOR,
             budget: None,
             counts: Counts::default(),
             random: seed,
@@ -74,6 +78,16 @@ impl FaultyDevice {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on a crash leaves so many bytes old or new, at a multiple of their number: 512 to
+    /// begin with.
+    ///
+    /// # Panics
+    /// If that is not a number of sectors.
+    pub fn set_atomic_unit(&self, bytes: u32) {
+        assert!(bytes > 0 && (bytes as usize).is_multiple_of(SECTOR), "a unit of {bytes} bytes");
+        self.state().unit = bytes as usize;
     }
 
     /// The power goes after `operations` more operations.
@@ -152,11 +166,11 @@ impl State {
         z ^ (z >> 31)
     }
 
-    /// Keeps each sector of a write, or not.
+    /// Keeps each unit of a write, or not.
     fn tear(&mut self, offset: usize, data: &[u8]) {
         let mut at = 0;
         while at < data.len() {
-            let len = (SECTOR - (offset + at) % SECTOR).min(data.len() - at);
+            let len = (self.unit - (offset + at) % self.unit).min(data.len() - at);
             if self.next_random().is_multiple_of(2) {
                 self.durable[offset + at..offset + at + len].copy_from_slice(&data[at..at + len]);
             }
@@ -188,6 +202,10 @@ impl BlockDevice for FaultyDevice {
 
     fn logical_block(&self) -> u32 {
         SECTOR as u32
+    }
+
+    fn atomic_unit(&self) -> u32 {
+        self.state().unit as u32
     }
 
     fn read_only(&self) -> bool {
@@ -270,6 +288,21 @@ mod tests {
             seen.insert(sectors);
         }
         assert_eq!(seen.len(), 4, "kept, dropped and torn both ways: {seen:?}");
+    }
+
+    #[test]
+    fn a_larger_atomic_unit_is_never_torn() {
+        let mut seen = BTreeSet::new();
+        for seed in 0..64 {
+            let device = FaultyDevice::new("d", vec![0; 16384], seed);
+            device.set_atomic_unit(4096);
+            device.write_at(4096, &[1; 8192]).unwrap();
+            device.crash();
+            let content = device.content();
+            assert!(content[4096..12288].chunks(4096).all(|unit| unit.iter().all(|b| *b == unit[0])));
+            seen.insert([content[4096], content[8192]]);
+        }
+        assert_eq!(seen.len(), 4, "kept, dropped, and each unit alone: {seen:?}");
     }
 
     #[test]

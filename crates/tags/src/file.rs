@@ -236,7 +236,7 @@ impl TagFile {
             ring.release(*last)?;
         }
         // The log is empty.
-        file.header.geometry = change::change_over(&file, drive)?;
+        file.header.geometry = change::change_over(&file, drive, &recovery)?;
         file.keep_header()?;
         // Both slots: if this one is damaged, the other must not say that the file was closed.
         #[cfg(test)]

@@ -228,6 +228,8 @@ impl Machine {
         }
         let exclusive = !request.is_of_reading();
         #[cfg(test)]
+        let request = self.with_early_tags(&blocks, request);
+        #[cfg(test)]
         let exclusive = exclusive && self.mutation != Some(crate::mutation::Mutation::NoLocks);
         let granted = self.locks.ask(id, blocks.clone(), exclusive);
         let pinned = self.geometry.groups_of(&blocks);

@@ -37,16 +37,30 @@ pub(crate) enum Mutation {
     OldViews,
     /// A view is made of pages that are not home.
     ViewsAnywhere,
+    /// Bytes that come back get the tags that their blocks have when the command begins, and not
+    /// when it has its turn.
+    EarlyTags,
+    /// A file that changes over to records without data gives kept blocks up.
+    ChangesOverKept,
+    /// One that changes over to records with data takes what lies there for heads of kept blocks.
+    HeadsAsFound,
 }
 
 impl Mutation {
     /// Whether it matters only if records carry the data.
     pub(crate) const fn is_of_torn_blocks(self) -> bool {
-        matches!(self, Self::EverythingIsTorn | Self::NotKept | Self::NoKeptSync)
+        matches!(
+            self,
+            Self::EverythingIsTorn
+                | Self::NotKept
+                | Self::NoKeptSync
+                | Self::ChangesOverKept
+                | Self::HeadsAsFound
+        )
     }
 }
 
-pub(crate) const ALL: [Mutation; 15] = [
+pub(crate) const ALL: [Mutation; 18] = [
     Mutation::NoLocks,
     Mutation::DataBeforeLog,
     Mutation::CopyAfterFlush,
@@ -62,4 +76,7 @@ pub(crate) const ALL: [Mutation; 15] = [
     Mutation::NoKeptSync,
     Mutation::LookIsFinal,
     Mutation::OneSlot,
+    Mutation::EarlyTags,
+    Mutation::ChangesOverKept,
+    Mutation::HeadsAsFound,
 ];

@@ -1,6 +1,7 @@
 //! Power cuts and kills in virtual time, checked against a plain model; and tests that each
 //! protective step is needed.
 
+mod put_back;
 mod session;
 mod world;
 
@@ -91,6 +92,9 @@ impl BlockDevice for Drive<'_> {
     fn logical_block(&self) -> u32 {
         self.inner.logical_block()
     }
+    fn atomic_unit(&self) -> u32 {
+        self.inner.atomic_unit()
+    }
     fn read_only(&self) -> bool {
         false
     }
@@ -110,6 +114,13 @@ impl BlockDevice for Drive<'_> {
 struct Plain {
     /// What was written, oldest first; the first is what was there when the session began.
     versions: Vec<Vec<u8>>,
+    /// The tag and the other metadata that each was written with. `None` if a write that failed
+    /// may have left others, and for the first.
+    entries: Vec<Option<Entry>>,
+    /// What the block has after all commands so far, in their order.
+    present: Option<Entry>,
+    /// Whether the first fits its tag, if it has one.
+    fits: bool,
     /// The newest that was acknowledged.
     acknowledged: usize,
     /// The newest that must survive.
@@ -165,6 +176,10 @@ struct World {
     /// A block that the drive takes no writes of.
     unwritable: Option<u64>,
     model: Vec<Plain>,
+    /// What the drive is said to write all or nothing changes between two openings.
+    changes_unit: bool,
+    /// Whether records carried the data before the file was opened.
+    carried: bool,
     mutation: Option<Mutation>,
     counts: Counts,
 }
@@ -204,6 +219,15 @@ struct Counts {
     slots_damaged: u64,
     /// Commits of two writes, from which others than the first was done first.
     swapped: u64,
+    /// Writes of bytes that came back, and blocks that rightly differed from their tags after a
+    /// cut.
+    restored: u64,
+    differed: u64,
+    /// Openings after which records carried the data and had not before, and the other way; and
+    /// those that left them as they were because of kept blocks.
+    to_data: u64,
+    from_data: u64,
+    unchanged: u64,
 }
 
 impl Counts {
@@ -229,6 +253,11 @@ impl Counts {
         self.newer += more.newer;
         self.looked_again += more.looked_again;
         self.swapped += more.swapped;
+        self.restored += more.restored;
+        self.differed += more.differed;
+        self.to_data += more.to_data;
+        self.from_data += more.from_data;
+        self.unchanged += more.unchanged;
         self.closed += more.closed;
         self.not_read += more.not_read;
         self.slots_damaged += more.slots_damaged;
@@ -285,6 +314,12 @@ fn entry(geometry: &Geometry, block: u64, bytes: &[u8]) -> Entry {
     Entry { tag: Tag::written(Tuple { application, reference, storage, ..tuple }), others }
 }
 
+/// The tag of bytes of which nothing else is known.
+fn adopted(geometry: &Geometry, block: u64, bytes: &[u8]) -> Entry {
+    let tuple = geometry.tuple(block, geometry.format().guard().of(bytes));
+    Tag { origin: Origin::Adopted, tuple }.into()
+}
+
 /// The bytes of these metadata.
 fn metadata(geometry: &Geometry, entry: &Entry) -> Vec<u8> {
     let mut page = Page::unknown();
@@ -314,6 +349,7 @@ fn round(seed: u64, shape: Shape, mutation: Option<Mutation>) -> Checked<Counts>
     let mut world = World::new(seed, shape, mutation);
     for _ in 0..5 {
         let steps = world.random.below(1000);
+        world.change_unit();
         let mut session = world.session()?;
         if session.world.random.one_in(2) {
             session.forget_kept()?;
@@ -367,6 +403,7 @@ fn round(seed: u64, shape: Shape, mutation: Option<Mutation>) -> Checked<Counts>
         if !(kill && behind.is_empty()) {
             let _ = world.drive.flush();
         }
+        world.change_unit();
         drop(world.session()?);
         let left = world.check(&behind)?;
         // Make good again what was damaged, from elsewhere.
@@ -401,6 +438,7 @@ fn no_cut_loses_a_write_or_makes_or_hides_a_finding() {
     assert!(counts.host_tuples > 1000 && counts.read_tuples > 1000, "{counts:?}");
     assert!(counts.newer > 100 && counts.looked_again > 100, "{counts:?}");
     assert!(counts.swapped > 10, "{counts:?}");
+    assert!(counts.restored > 1000 && counts.differed > 100, "{counts:?}");
     assert!(counts.closed > 200 && counts.not_read > 50 && counts.slots_damaged > 100, "{counts:?}");
 }
 
@@ -411,6 +449,8 @@ fn no_cut_tears_a_block_that_is_larger_than_a_sector() {
     assert!(counts.rewritten > 100 && counts.planted > 100 && counts.full > 100, "{counts:?}");
     assert!(counts.behind > 100 && counts.only_kept > 20, "{counts:?}");
     assert!(counts.not_kept > 20 && counts.unseen > 5, "{counts:?}");
+    assert!(counts.restored > 1000 && counts.differed > 100, "{counts:?}");
+    assert!(counts.to_data > 100 && counts.from_data > 100 && counts.unchanged > 20, "{counts:?}");
 }
 
 /// The bytes beside the tuple come and go with the tuple, and with the data.

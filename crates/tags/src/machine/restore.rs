@@ -14,6 +14,20 @@ impl Machine {
         self.go(id);
     }
 
+    /// What a test has instead: the tags are taken at once, if the pages are here.
+    #[cfg(test)]
+    pub(super) fn with_early_tags(&self, blocks: &std::ops::Range<u64>, request: Request) -> Request {
+        let here = || self.geometry.groups_of(blocks).all(|group| self.cache.has(group));
+        match request {
+            Request::Restore(change)
+                if self.mutation == Some(crate::mutation::Mutation::EarlyTags) && here() =>
+            {
+                Request::Write(self.with_present_tags(blocks.start, &change).into())
+            }
+            request => request,
+        }
+    }
+
     /// A change, with the tags and the other metadata that its blocks have.
     fn with_present_tags(&self, first: u64, change: &Change) -> Change {
         let Change::Tags { sums, data, .. } = change else { panic!("bytes, not zeros") };

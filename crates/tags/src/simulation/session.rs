@@ -1,11 +1,12 @@
 //! One session of the machine, from a start to the next cut.
 
+use super::put_back::PUT_BACK;
 use super::*;
 use crate::record::Record;
 use pumice_durable::Run;
 
 impl Session<'_> {
-    fn new_data(&mut self, blocks: &Range<u64>) -> Vec<u8> {
+    pub(super) fn new_data(&mut self, blocks: &Range<u64>) -> Vec<u8> {
         let len = (blocks.end - blocks.start) as usize * self.world.geometry.block_bytes();
         let mut data: Vec<u8> = (0..len).map(|_| self.world.random.next() as u8).collect();
         if self.world.random.one_in(3) {
@@ -48,7 +49,8 @@ impl Session<'_> {
         let random = &mut self.world.random;
         let first = if hot { border - 4 + random.below(8) } else { random.below(BLOCKS) };
         let blocks = first..(first + count).min(BLOCKS);
-        self.begin_at(kind, blocks);
+        let puts_back = kind < 4 && random.one_in(4);
+        self.begin_at(if puts_back { PUT_BACK } else { kind }, blocks);
     }
 
     pub(super) fn begin_at(&mut self, kind: u64, blocks: Range<u64>) {
@@ -57,19 +59,14 @@ impl Session<'_> {
         self.next += 1;
         let range = blocks.start as usize..blocks.end as usize;
         match kind {
+            PUT_BACK => self.put_back(id, blocks),
             0..=4 => {
                 let zeros = kind == 4;
                 let mut data = self.new_data(&blocks);
                 if zeros {
                     data.fill(0);
                 }
-                let mut versions = Vec::new();
-                for (plain, bytes) in
-                    self.world.model[range].iter_mut().zip(data.chunks(geometry.block_bytes()))
-                {
-                    plain.versions.push(bytes.to_vec());
-                    versions.push(plain.versions.len() - 1);
-                }
+                let versions = self.write(&blocks, &data, |block, bytes| entry(&geometry, block, bytes));
                 let change = if zeros {
                     Change::Zeros(blocks.end - blocks.start)
                 } else {
@@ -102,6 +99,9 @@ impl Session<'_> {
                 }
             }
             7 => {
+                for (block, plain) in blocks.clone().zip(&mut self.world.model[range]) {
+                    plain.adopt(&geometry, block);
+                }
                 self.commands.insert(id, (blocks.clone(), Kind::Adopt));
                 self.machine.begin(id, blocks, Request::Adopt);
             }
@@ -147,7 +147,7 @@ impl Session<'_> {
             }
             (Kind::Read { .. }, Outcome::Read(judged)) | (Kind::Adopt, Outcome::Adopted(judged, _)) => {
                 for (block, judged) in blocks.zip(judged) {
-                    let excused = self.world.geometry.carries_data() && self.world.unwritable == Some(block);
+                    let excused = self.is_excused(block);
                     if matches!(judged.opinion, Opinion::Differs(_)) && !excused {
                         return Err(format!("block {block} is refused though nothing is wrong"));
                     }
@@ -161,8 +161,7 @@ impl Session<'_> {
                     faulty += (fault.len / size) as u64;
                     for at in (fault.at..fault.at + fault.len).step_by(size) {
                         let block = blocks.start + (at / size) as u64;
-                        let excused =
-                            self.world.geometry.carries_data() && self.world.unwritable == Some(block);
+                        let excused = self.is_excused(block);
                         if matches!(fault.fault, TagFault::Differs(_)) && !excused {
                             return Err(format!("block {block} is refused though nothing is wrong"));
                         }
@@ -178,13 +177,25 @@ impl Session<'_> {
                 let found = found.chunks_exact(geometry.format().metadata_bytes());
                 for ((block, bytes), found) in read.iter().zip(found) {
                     let plain = &self.world.model[*block as usize];
-                    // What lay there before may have been adopted, or have no tag.
-                    let is_first = plain.versions[0] == *bytes;
-                    let excused = self.world.unwritable == Some(*block);
-                    let entry = entry(&geometry, *block, bytes);
-                    if !is_first && !excused && found != metadata(&geometry, &entry) {
+                    let same = |version: &usize| plain.versions[*version] == *bytes;
+                    let mut versions = (0..plain.versions.len()).filter(same);
+                    let is = |entry: &Option<Entry>| match entry {
+                        Some(entry) if *entry != Entry::UNKNOWN => found == metadata(&geometry, entry),
+                        // What lay there before may have been adopted, or have no tag.
+                        _ => true,
+                    };
+                    // What differs from its tag anyway gets that of a write which the drive
+                    // refuses.
+                    let may_have = |version: usize| {
+                        let newer = &plain.entries[version + 1..];
+                        is(&plain.entries[version])
+                            || plain.may_differ(&geometry, version) && newer.iter().any(is)
+                    };
+                    if !versions.any(may_have) && self.world.unwritable != Some(*block) {
                         return Err(format!("block {block} was read with the tag of another version"));
                     }
+                    let entry = entry(&geometry, *block, bytes);
+                    let is_first = plain.versions[0] == *bytes;
                     let of_host = !is_first && entry.tag.tuple.application != 0;
                     self.world.counts.read_tuples += u64::from(of_host);
                 }
@@ -192,6 +203,14 @@ impl Session<'_> {
             (_, outcome) => return Err(format!("command {id}: {outcome:?}")),
         }
         Ok(())
+    }
+
+    /// Whether a block may be refused: the drive does not take writes of it, or it was written with
+    /// a tag that it does not fit.
+    fn is_excused(&self, block: u64) -> bool {
+        let geometry = &self.world.geometry;
+        geometry.block_bytes() > 512 && self.world.unwritable == Some(block)
+            || self.world.model[block as usize].is_odd(geometry)
     }
 
     /// The writes of a commit.

@@ -3,6 +3,68 @@
 use super::*;
 use crate::geometry::HEADER_SLOT;
 
+impl Plain {
+    /// A command writes the block with this tag, `None` if it is not known. If the drive may refuse
+    /// it, nobody knows what the next command meets. Returns the version.
+    pub(super) fn write(&mut self, bytes: &[u8], entry: Option<Entry>, may_fail: bool) -> usize {
+        self.present = entry.clone().filter(|_| !may_fail);
+        self.versions.push(bytes.to_vec());
+        self.entries.push(entry);
+        self.versions.len() - 1
+    }
+
+    /// A command adopts the block.
+    pub(super) fn adopt(&mut self, geometry: &Geometry, block: u64) {
+        if self.present == Some(Entry::UNKNOWN) {
+            let newest = self.versions.last().expect("a first version");
+            self.present = Some(adopted(geometry, block, newest));
+        }
+    }
+
+    /// Whether a block with this version's bytes may differ from its tag.
+    pub(super) fn may_differ(&self, geometry: &Geometry, version: usize) -> bool {
+        if version == 0 {
+            return !self.fits;
+        }
+        let guard = geometry.format().guard().of(&self.versions[version]);
+        let fits = |entry: &Entry| !matches!(entry.judge(geometry, guard), Opinion::Differs(_));
+        !self.entries[version].as_ref().is_some_and(fits)
+    }
+
+    /// Whether the block may differ from its tag while commands are under way.
+    pub(super) fn is_odd(&self, geometry: &Geometry) -> bool {
+        (self.acknowledged..self.versions.len()).any(|version| self.may_differ(geometry, version))
+    }
+
+    /// Whether a block with these bytes may have this tag after a cut.
+    pub(super) fn explains(&self, geometry: &Geometry, block: u64, bytes: &[u8], entry: &Entry) -> bool {
+        let same = |version: &usize| self.versions[*version] == bytes;
+        (self.durable..self.versions.len()).filter(same).any(|version| {
+            // What differs from its tag anyway may get that of a newer write.
+            let newer =
+                || self.entries[version + 1..].iter().any(|newer| newer.as_ref().is_none_or(|e| e == entry));
+            if self.may_differ(geometry, version) && newer() {
+                return true;
+            }
+            match &self.entries[version] {
+                None if version > 0 => true,
+                None => {
+                    let guard = geometry.format().guard().of(bytes);
+                    match entry.judge(geometry, guard) {
+                        Opinion::Differs(_) => !self.fits,
+                        Opinion::Unchecked => !self.tagged,
+                        _ => true,
+                    }
+                }
+                Some(expected) if *expected == Entry::UNKNOWN => {
+                    entry == expected || *entry == adopted(geometry, block, bytes)
+                }
+                Some(expected) => entry == expected,
+            }
+        })
+    }
+}
+
 impl World {
     pub(super) fn new(seed: u64, shape: Shape, mutation: Option<Mutation>) -> Self {
         let mut random = Random(seed);
@@ -17,9 +79,12 @@ impl World {
         }
         let block: u32 = if shape == Shape::Sectors { 512 } else { 4096 };
         let size = BLOCKS * u64::from(block);
-        let geometry = Geometry::new(size, block, 512, metadata, 64 << 10).expect("a drive");
+        let changes_unit = shape != Shape::Sectors && random.one_in(2);
+        let unit = if changes_unit && random.one_in(2) { 4096 } else { 512 };
+        let geometry = Geometry::new(size, block, unit, metadata, 64 << 10).expect("a drive");
         let content: Vec<u8> = (0..size).map(|_| random.next() as u8).collect();
         let drive = FaultyDevice::new("d", content.clone(), random.next());
+        drive.set_atomic_unit(unit);
         let fails =
             random.one_in(3) || matches!(mutation, Some(Mutation::NoSecondLook | Mutation::RefusedIsSettled));
         let unwritable = fails.then(|| random.below(BLOCKS));
@@ -27,20 +92,48 @@ impl World {
             drive.refuse_writes(at..at + u64::from(block));
         }
         let store = FaultyStore::new(random.next());
-        store.create("tags", &vec![0; geometry.file_bytes() as usize]).expect("an empty store");
+        let mut file = vec![0; geometry.file_bytes() as usize];
+        // Room for kept blocks, in which anything lies, as on a device.
+        file.resize(geometry.with_data(unit < block || changes_unit).file_bytes() as usize, 0xEE);
+        store.create("tags", &file).expect("an empty store");
         store.sync("tags").expect("it is new");
         store.sync_folder().expect("it is new");
         let medium = StoreMedium { store: store.clone(), power_goes: Arc::default() };
         TagFile::create(&medium, geometry, seed, "serial").expect("a new tag file");
         let model = content.chunks(block as usize).map(|bytes| Plain {
             versions: vec![bytes.to_vec()],
+            entries: vec![None],
+            present: Some(Entry::UNKNOWN),
+            fits: true,
             acknowledged: 0,
             durable: 0,
             tagged: false,
         });
         let model = model.collect();
         let counts = Counts::default();
-        Self { geometry, random, drive, store, medium, unwritable, model, mutation, counts }
+        let carried = geometry.carries_data();
+        Self {
+            geometry,
+            random,
+            drive,
+            store,
+            medium,
+            unwritable,
+            model,
+            changes_unit,
+            carried,
+            mutation,
+            counts,
+        }
+    }
+
+    /// Before the file is opened, something else may be said of the drive.
+    pub(super) fn change_unit(&mut self) {
+        if self.changes_unit && self.random.one_in(3) {
+            // What it has was written under the word of before.
+            let _ = self.drive.flush();
+            self.drive.set_atomic_unit(if self.drive.atomic_unit() == 512 { 4096 } else { 512 });
+        }
     }
 
     pub(super) fn open(&mut self) -> Checked<(TagFile, Log, Recovered, u64)> {
@@ -65,6 +158,14 @@ impl World {
             self.drive.crash();
         }
         let (file, mut log, recovered, last) = self.open()?;
+        self.carried = self.geometry.carries_data();
+        self.geometry = file.header().geometry;
+        let wanted = self.drive.atomic_unit() < self.geometry.block_bytes() as u32;
+        match (self.carried, self.geometry.carries_data()) {
+            (false, true) => self.counts.to_data += 1,
+            (true, false) => self.counts.from_data += 1,
+            (_, is) => self.counts.unchanged += u64::from(is != wanted),
+        }
         // As beside a drive whose medium takes larger units only.
         log.set_unit(512 << self.random.below(4));
         self.counts.rewritten += recovered.rewritten.len() as u64;
@@ -192,7 +293,7 @@ impl World {
         let mut runs = content.chunks(run).enumerate();
         let of = |version: &Vec<u8>, at: usize| version[at * run..][..run].to_vec();
         let torn = runs.all(|(at, bytes)| plain.versions.iter().any(|version| of(version, at) == bytes));
-        if !self.geometry.carries_data() || !torn {
+        if !self.carried || !torn {
             return false;
         }
         match verdict {
@@ -200,13 +301,17 @@ impl World {
                 let medium = SharedMedium(Arc::new(self.medium.clone()));
                 TagFile::look_kept(medium).is_ok_and(|contents| contents.room() == 0)
             }
-            Opinion::Unchecked => {
-                let first = &plain.versions[0];
+            Opinion::Unchecked => (plain.durable..plain.versions.len()).any(|version| {
+                let untagged = match &plain.entries[version] {
+                    None => version == 0 && !plain.tagged,
+                    Some(entry) => *entry == Entry::UNKNOWN,
+                };
                 let mut runs = content.chunks(run).enumerate();
-                let only_zeros =
-                    runs.all(|(at, bytes)| of(first, at) == bytes || bytes.iter().all(|byte| *byte == 0));
-                only_zeros && !plain.tagged && plain.durable == 0
-            }
+                untagged
+                    && runs.all(|(at, bytes)| {
+                        of(&plain.versions[version], at) == bytes || bytes.iter().all(|byte| *byte == 0)
+                    })
+            }),
             _ => false,
         }
     }
@@ -236,23 +341,14 @@ impl World {
                 Some(version) if version < plain.durable => {
                     return Err(format!("block {block}: version {version} of {} is lost", plain.durable));
                 }
-                Some(version) if version > 0 && verdict != Opinion::Fits(Origin::Written) => {
-                    return Err(format!("block {block}, version {version}: {verdict:?}"));
-                }
-                // Whether the node made it or the host.
-                Some(version) if version > 0 && entry != super::entry(&geometry, block, &content) => {
-                    return Err(format!("block {block}, version {version}: the tag of another version"));
-                }
                 // Neither a mixture nor what was there before, as far as anybody can tell, and it
                 // cannot be written again: it is refused.
-                Some(0) if geometry.carries_data() && self.unwritable == Some(block) => {}
-                Some(0) if matches!(verdict, Opinion::Differs(_)) => {
-                    return Err(format!("block {block}, untouched: {verdict:?}"));
-                }
-                Some(0) if plain.tagged && verdict == Opinion::Unchecked => {
-                    return Err(format!("block {block}: its tag is lost"));
+                Some(0) if size > 512 && self.unwritable == Some(block) => {}
+                Some(version) if !plain.explains(&geometry, block, &content, &entry) => {
+                    return Err(format!("block {block}, version {version}: {verdict:?}, {entry:?}"));
                 }
                 Some(version) => {
+                    self.counts.differed += u64::from(matches!(verdict, Opinion::Differs(_)));
                     self.counts.rolled_back += u64::from(version < plain.acknowledged);
                     self.counts.unacknowledged_kept += u64::from(version > plain.acknowledged);
                 }
@@ -273,7 +369,9 @@ impl World {
             let of_host = version.is_some_and(|version| version > 0) && entry.tag.tuple.application != 0;
             self.counts.host_tuples += u64::from(of_host);
             let plain = &mut self.model[block as usize];
-            *plain = Plain { versions: vec![content], acknowledged: 0, durable: 0, tagged };
+            let (versions, entries) = (vec![content], vec![None]);
+            let (present, fits) = (Some(entry), !matches!(verdict, Opinion::Differs(_)));
+            *plain = Plain { versions, entries, present, fits, acknowledged: 0, durable: 0, tagged };
             if version.is_none() {
                 // It goes on as it is, and is not looked at again before it is written.
                 plain.tagged = false;
