@@ -1,12 +1,12 @@
 //! The blocks of operations: what was read of the members, and what is to be stored on them.
 
+use crate::pool::Pool;
 use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_parity::kernels::Kernels;
 use pumice_parity::matrix::Matrix;
 use pumice_units::Role;
 use pumice_volume::plan::{Output, RowPlan, Term};
 use pumice_volume::rows::{BLOCK, Touch};
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -16,15 +16,16 @@ const BYTES: usize = BLOCK as usize;
 /// Blocks of neighbouring rows of a member.
 #[derive(Debug)]
 struct Run {
+    role: Role,
     rows: Range<u32>,
     bytes: SharedBuffer,
 }
 
 impl Run {
     /// What lies in the first bytes of a buffer.
-    fn new(rows: Range<u32>, bytes: AlignedBuffer) -> Self {
+    fn new(role: Role, rows: Range<u32>, bytes: AlignedBuffer) -> Self {
         let len = rows.len() * BYTES;
-        Self { rows, bytes: SharedBuffer::new(bytes, len) }
+        Self { role, rows, bytes: SharedBuffer::new(bytes, len) }
     }
 
     /// Where rows of it lie.
@@ -34,14 +35,14 @@ impl Run {
     }
 }
 
-/// Runs of a member; where they overlap, the last one counts.
+/// Runs of members; where those of a member overlap, the last one counts.
 type Runs = Vec<Run>;
 
 /// The blocks of one operation, as far as they are used.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    old: BTreeMap<Role, Runs>,
-    new: BTreeMap<Role, Runs>,
+    old: Runs,
+    new: Runs,
 }
 
 /// Bytes of a run of rows.
@@ -53,9 +54,9 @@ const fn span(rows: &Range<u32>) -> Range<usize> {
 ///
 /// # Panics
 /// If none has all of them: they were not made.
-fn find<'r>(runs: &'r BTreeMap<Role, Runs>, role: Role, rows: &Range<u32>) -> (&'r Run, Range<usize>) {
-    let holds = |run: &&Run| run.rows.start <= rows.start && rows.end <= run.rows.end;
-    let run = runs.get(&role).and_then(|runs| runs.iter().rev().find(holds)).expect("the rows were made");
+fn find<'r>(runs: &'r Runs, role: Role, rows: &Range<u32>) -> (&'r Run, Range<usize>) {
+    let holds = |run: &&Run| run.role == role && run.rows.start <= rows.start && rows.end <= run.rows.end;
+    let run = runs.iter().rev().find(holds).expect("the rows were made");
     (run, run.within(rows))
 }
 
@@ -70,12 +71,12 @@ pub(crate) struct Piece {
 impl Buffers {
     /// Takes what was read of a member.
     pub(crate) fn came(&mut self, role: Role, rows: Range<u32>, bytes: AlignedBuffer) {
-        self.old.entry(role).or_default().push(Run::new(rows, bytes));
+        self.old.push(Run::new(role, rows, bytes));
     }
 
     /// Takes what a node has made of a member.
     pub(crate) fn made(&mut self, role: Role, rows: Range<u32>, bytes: AlignedBuffer) {
-        self.new.entry(role).or_default().push(Run::new(rows, bytes));
+        self.new.push(Run::new(role, rows, bytes));
     }
 
     /// The new block of a row of a member.
@@ -89,8 +90,8 @@ impl Buffers {
         let mut out = Vec::new();
         let mut first = rows.start;
         while first < rows.end {
-            let holds = |run: &&Run| run.rows.contains(&first);
-            let run = self.new.get(&role).and_then(|runs| runs.iter().rev().find(holds));
+            let holds = |run: &&Run| run.role == role && run.rows.contains(&first);
+            let run = self.new.iter().rev().find(holds);
             let piece = first..run.map_or(first + 1, |run| run.rows.end.min(rows.end));
             first = piece.end;
             let (run, at) = find(&self.new, role, &piece);
@@ -104,7 +105,7 @@ impl Buffers {
     /// was made before is made again. Returns how many bytes were read and written.
     pub(crate) fn fold(
         &mut self,
-        kernels: Kernels,
+        (kernels, pool): (Kernels, &mut Pool),
         plans: &[(u32, Arc<RowPlan>)],
         touches: &[Touch],
         request: Option<&SharedBuffer>,
@@ -120,14 +121,14 @@ impl Buffers {
             while let Some(output) = outputs.first() {
                 let here = request.filter(|_| output.overlay && output.terms.is_empty());
                 if let Some(bytes) = here.and_then(|request| lent(touches, output.role, &rows, request)) {
-                    self.new.entry(output.role).or_default().push(Run { rows: rows.clone(), bytes });
+                    self.new.push(Run { role: output.role, rows: rows.clone(), bytes });
                     outputs = &outputs[1..];
                     continue;
                 }
                 // Parities are sums of the same blocks: they are made in one pass.
                 let together = outputs.iter().take_while(|other| are_alike(output, other)).count().max(1);
                 let (now, later) = outputs.split_at(together);
-                moved += self.make(kernels, now, &rows, touches, request);
+                moved += self.make((kernels, &mut *pool), now, &rows, touches, request);
                 outputs = later;
             }
             rest = &rest[count..];
@@ -139,14 +140,14 @@ impl Buffers {
     /// written.
     fn make(
         &mut self,
-        kernels: Kernels,
+        (kernels, pool): (Kernels, &mut Pool),
         outputs: &[Output],
         rows: &Range<u32>,
         touches: &[Touch],
         request: Option<&SharedBuffer>,
     ) -> u64 {
         let len = rows.len() * BYTES;
-        let mut made: Vec<AlignedBuffer> = outputs.iter().map(|_| AlignedBuffer::new(len)).collect();
+        let mut made: Vec<AlignedBuffer> = outputs.iter().map(|_| pool.take(len)).collect();
         let mut targets: Vec<&mut [u8]> = made.iter_mut().map(|bytes| &mut bytes[..len]).collect();
         self.sum(kernels, outputs, rows, &mut targets);
         let mut passes = outputs.first().map_or(0, |output| output.terms.len()) + outputs.len();
@@ -157,7 +158,7 @@ impl Buffers {
             }
         }
         for (output, bytes) in outputs.iter().zip(made) {
-            self.new.entry(output.role).or_default().push(Run::new(rows.clone(), bytes));
+            self.new.push(Run::new(output.role, rows.clone(), bytes));
         }
         (passes * len) as u64
     }
@@ -175,8 +176,7 @@ impl Buffers {
             })
             .collect();
         match (terms.as_slice(), &mut *targets) {
-            // New memory is zeros.
-            ([], _) => {}
+            ([], _) => targets.iter_mut().for_each(|target| target.fill(0)),
             ([(_, 1)], [target]) => target.copy_from_slice(sources[0]),
             (_, [target]) if terms.iter().all(|(_, factor)| *factor == 1) => kernels.xor(&sources, target),
             _ => {
@@ -188,6 +188,7 @@ impl Buffers {
                     // More terms than a matrix has columns.
                     Err(_) => {
                         for (target, factors) in targets.iter_mut().zip(factors.chunks(sources.len())) {
+                            target.fill(0);
                             for (source, factor) in sources.iter().zip(factors) {
                                 pumice_parity::gf::add_scaled(target, source, *factor);
                             }
@@ -195,6 +196,13 @@ impl Buffers {
                     }
                 }
             }
+        }
+    }
+
+    /// Gives back the memory that nobody else uses.
+    pub(crate) fn give_back(self, pool: &mut Pool) {
+        for run in self.old.into_iter().chain(self.new) {
+            pool.give_shared(run.bytes);
         }
     }
 
@@ -246,5 +254,68 @@ fn overlay(touches: &[Touch], role: Role, rows: &Range<u32>, request: &[u8], byt
             let to = (start - first) as usize;
             bytes[to..to + len].copy_from_slice(&request[from..from + len]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROLE: Role = Role(2);
+
+    /// Makes outputs in memory that was used before.
+    fn made(outputs: Vec<Output>, old: &[(Role, u8)]) -> Buffers {
+        let (mut pool, mut buffers) = (Pool::default(), Buffers::default());
+        for _ in 0..outputs.len() {
+            let mut used = AlignedBuffer::new(BYTES);
+            used.fill(0xEE);
+            pool.give(used);
+        }
+        for (role, value) in old {
+            let mut bytes = AlignedBuffer::new(BYTES);
+            bytes.fill(*value);
+            buffers.came(*role, 0..1, bytes);
+        }
+        let method = pumice_volume::plan::Method::None;
+        let plan = Arc::new(RowPlan { method, reads: std::collections::BTreeSet::new(), outputs });
+        buffers.fold((Kernels::best(), &mut pool), &[(0, plan)], &[], None);
+        buffers
+    }
+
+    /// A new block has nothing of what its memory held.
+    #[test]
+    fn blocks_are_made_in_memory_that_was_used_before() {
+        let output = |terms| Output { role: ROLE, terms, overlay: false, stored: true };
+        let zeros = made(vec![output(Vec::new())], &[]);
+        assert!(zeros.new_row(ROLE, 0).iter().all(|byte| *byte == 0));
+        // A copy, a sum, a weighted sum, and a sum of more terms than a matrix has columns.
+        let many: Vec<Role> = (10..700).map(Role).collect();
+        for (terms, expected) in [
+            (vec![(Role(0), 1)], 5),
+            (vec![(Role(0), 1), (Role(1), 1)], 5 ^ 9),
+            (vec![(Role(0), 2), (Role(1), 1)], 10 ^ 9),
+            (many.iter().map(|role| (*role, 2)).collect(), 0),
+            (many[1..].iter().map(|role| (*role, 2)).collect(), 2),
+        ] {
+            let mut old = vec![(Role(0), 5), (Role(1), 9)];
+            old.extend(many.iter().map(|role| (*role, 1)));
+            let terms = terms.into_iter().map(|(role, factor)| (Term::Old(role), factor)).collect();
+            let made = made(vec![output(terms)], &old);
+            assert!(made.new_row(ROLE, 0).iter().all(|byte| *byte == expected), "{expected}");
+        }
+    }
+
+    #[test]
+    fn memory_is_given_back_that_nobody_else_uses() {
+        let mut pool = Pool::default();
+        let mut buffers = Buffers::default();
+        buffers.came(ROLE, 0..1, AlignedBuffer::new(BYTES));
+        buffers.made(ROLE, 0..2, AlignedBuffer::new(2 * BYTES));
+        let starts = (buffers.old[0].bytes.start(), buffers.new[0].bytes.start());
+        let answer = buffers.new_rows(ROLE, &(1..2));
+        buffers.give_back(&mut pool);
+        assert_eq!(pool.take(BYTES).start(), starts.0);
+        assert_ne!(pool.take(2 * BYTES).start(), starts.1);
+        drop(answer);
     }
 }

@@ -1,7 +1,11 @@
 //! From the volume's commands to operations on drives, and back.
 
 use crate::drive::MemberDrive;
+use crate::ends::Ends;
 use crate::message::Message;
+use crate::pool::Pool;
+use crate::ranges::{ragged, runs};
+use crate::slab::Slab;
 use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_offload::{
     Completion, DataNode, DriveId, ErrorKind, MAX_OPERATION, NodeError, Operation, OperationQueue,
@@ -24,6 +28,8 @@ enum Part {
     Rows { op: OpId, role: Role, rows: Range<u32>, at: u64 },
     /// Nothing follows but its action's end.
     Plain,
+    /// The same, and these actions end as well.
+    Together(Vec<ActionId>),
     /// An update. Of one that makes new blocks the volume can do without: it is refused if it
     /// fails.
     Update { op: OpId, node: NodeNumber, targets: Vec<Role>, makes: bool },
@@ -83,13 +89,15 @@ pub(crate) struct Carrier {
     links: Vec<Link>,
     /// By role: the link, and the drive.
     places: BTreeMap<Role, (usize, MemberDrive)>,
-    flights: BTreeMap<Tag, Flight>,
-    actions: BTreeMap<ActionId, Joined>,
+    flights: Slab<Flight>,
+    /// By their places.
+    actions: Vec<Option<Joined>>,
+    under_way: usize,
     /// Small writes of one member, one at a time: two of them may lie in one block of the drive.
     puts: BTreeMap<Role, VecDeque<(ActionId, u64, Vec<u8>)>>,
-    next: u64,
     depth: usize,
-    ended: Sender<Message>,
+    ended: Arc<Ends>,
+    pub(crate) pool: Pool,
     pub(crate) moved: Moved,
     /// The last errors of members, oldest first.
     pub(crate) errors: VecDeque<String>,
@@ -109,12 +117,13 @@ impl Carrier {
         Self {
             links: Vec::new(),
             places: BTreeMap::new(),
-            flights: BTreeMap::new(),
-            actions: BTreeMap::new(),
+            flights: Slab::default(),
+            actions: Vec::new(),
+            under_way: 0,
             puts: BTreeMap::new(),
-            next: 0,
             depth,
-            ended,
+            ended: Arc::new(Ends::new(ended)),
+            pool: Pool::default(),
             moved: Moved::default(),
             errors: VecDeque::new(),
         }
@@ -126,11 +135,8 @@ impl Carrier {
         let index = match known {
             Some(index) => index,
             None => {
-                let ended = self.ended.clone();
-                let told = move |completion| {
-                    // Who does not listen any more has closed the volume.
-                    let _ = ended.send(Message::Ended(completion));
-                };
+                let ended = Arc::clone(&self.ended);
+                let told = move |completion| ended.put(completion);
                 let queue = drive.node().operations(self.depth, Arc::new(told))?;
                 let node = Arc::clone(drive.node());
                 self.links.push(Link { node, queue, waiting: VecDeque::new() });
@@ -147,8 +153,8 @@ impl Carrier {
     }
 
     /// Whether nothing is under way.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.actions.is_empty()
+    pub(crate) const fn is_idle(&self) -> bool {
+        self.under_way == 0
     }
 
     fn id(&self, role: Role) -> DriveId {
@@ -156,13 +162,17 @@ impl Carrier {
     }
 
     fn begin(&mut self, action: ActionId) -> &mut Joined {
-        self.actions.entry(action).or_insert(Joined { left: 0, outcome: Outcome::Done })
+        let place = action.place();
+        if self.actions.len() <= place {
+            self.actions.resize_with(place + 1, || None);
+        }
+        let kept = &mut self.actions[place];
+        self.under_way += usize::from(kept.is_none());
+        kept.get_or_insert(Joined { left: 0, outcome: Outcome::Done })
     }
 
     fn issue(&mut self, action: ActionId, role: Role, part: Part, operation: Operation) {
         self.begin(action).left += 1;
-        let tag = Tag(self.next);
-        self.next += 1;
         match &operation {
             Operation::Read { len, .. } | Operation::Fetch { len, .. } => {
                 self.moved.read += *len as u64;
@@ -180,8 +190,8 @@ impl Carrier {
             }
             Operation::Flush { .. } | Operation::Store { .. } => {}
         }
-        self.flights.insert(tag, Flight { action, role, part });
         let Some((index, _)) = self.places.get(&role) else { return };
+        let tag = Tag(self.flights.insert(Flight { action, role, part }) as u64);
         self.links[*index].waiting.push_back((tag, operation));
     }
 
@@ -203,8 +213,7 @@ impl Carrier {
     fn read_run(&mut self, action: ActionId, op: OpId, role: Role, at: u64, rows: Range<u32>) {
         let len = rows.len() * BLOCK as usize;
         let offset = at + u64::from(rows.start) * BLOCK;
-        let operation =
-            Operation::Read { drive: self.id(role), offset, len, buffer: AlignedBuffer::new(len) };
+        let operation = Operation::Read { drive: self.id(role), offset, len, buffer: self.pool.take(len) };
         self.issue(action, role, Part::Rows { op, role, rows, at }, operation);
     }
 
@@ -222,6 +231,23 @@ impl Carrier {
             let (drive, offset) = (self.id(role), offset + from as u64);
             self.issue(action, role, Part::Plain, Operation::Write { drive, offset, data, durable });
         }
+    }
+
+    /// Writes what belongs to several actions, and lies together on a member, durably.
+    pub(crate) fn write_together(
+        &mut self,
+        mut actions: Vec<ActionId>,
+        role: Role,
+        offset: u64,
+        data: SharedBuffer,
+    ) {
+        let Some(first) = actions.pop() else { return };
+        for action in &actions {
+            self.begin(*action).left += 1;
+        }
+        let part = if actions.is_empty() { Part::Plain } else { Part::Together(actions) };
+        let drive = self.id(role);
+        self.issue(first, role, part, Operation::Write { drive, offset, data, durable: true });
     }
 
     /// Has a member's node carry out an update, with the data for its slot.
@@ -247,7 +273,7 @@ impl Carrier {
         (op, of, rows): (OpId, Role, Range<u32>),
     ) {
         let len = rows.len() * BLOCK as usize;
-        let buffer = AlignedBuffer::new(len);
+        let buffer = self.pool.take(len);
         let operation = Operation::Fetch { drive: self.id(role), from, len, buffer };
         self.issue(action, role, Part::Fetch { op, of, rows }, operation);
     }
@@ -276,7 +302,7 @@ impl Carrier {
     /// Copies a block within a member.
     pub(crate) fn copy(&mut self, action: ActionId, role: Role, from: u64, to: u64) {
         let len = BLOCK as usize;
-        let buffer = AlignedBuffer::new(len);
+        let buffer = self.pool.take(len);
         let operation = Operation::Read { drive: self.id(role), offset: from, len, buffer };
         self.issue(action, role, Part::Copy { to }, operation);
     }
@@ -292,8 +318,10 @@ impl Carrier {
     }
 
     fn next_put(&mut self, role: Role) {
-        let front = self.puts.get(&role).and_then(VecDeque::front).cloned();
-        let Some((action, at, bytes)) = front else { return };
+        let Some((action, at, bytes)) = self.puts.get_mut(&role).and_then(VecDeque::front_mut) else {
+            return;
+        };
+        let (action, at, bytes) = (*action, *at, std::mem::take(bytes));
         let block = u64::from(self.drive(role).map_or(512, MemberDrive::block));
         let [head, middle, tail] = ragged(at..at + bytes.len() as u64, block);
         let part = |range: &Range<u64>| &bytes[(range.start - at) as usize..(range.end - at) as usize];
@@ -302,7 +330,10 @@ impl Carrier {
         }
         if !middle.is_empty() {
             self.moved.memory += 2 * (middle.end - middle.start);
-            self.write(action, role, middle.start, &SharedBuffer::copy_of(part(&middle)), true);
+            let bytes = part(&middle);
+            let mut buffer = self.pool.take(bytes.len());
+            buffer[..bytes.len()].copy_from_slice(bytes);
+            self.write(action, role, middle.start, &SharedBuffer::new(buffer, bytes.len()), true);
         }
     }
 
@@ -315,18 +346,31 @@ impl Carrier {
         self.issue(action, role, Part::Around { skip, bytes }, operation);
     }
 
-    /// An operation has ended.
-    pub(crate) fn ended(&mut self, completion: Completion) -> Vec<Came> {
+    /// Takes the operations that have ended, in their order.
+    pub(crate) fn take_ended(&self, into: &mut Vec<Completion>) {
+        self.ended.take(into);
+    }
+
+    /// An operation has ended. Adds what became of it.
+    pub(crate) fn ended(&mut self, completion: Completion, came: &mut Vec<Came>) {
         let Completion { tag, operation, result } = completion;
-        let mut came = Vec::new();
-        let Some(Flight { action, role, part }) = self.flights.remove(&tag) else { return came };
+        let Some(Flight { action, role, part }) = self.flights.remove(tag.0 as usize) else { return };
+        let failed = result.is_err();
+        let mut together = Vec::new();
         match (result, part) {
             (Ok(()), Part::Rows { op, role, rows, .. }) => {
                 if let Operation::Read { buffer, .. } = operation {
                     came.push(Came::Rows { op, role, rows, buffer });
                 }
             }
-            (Ok(()), Part::Plain) => {}
+            (Ok(()), part @ (Part::Plain | Part::Together(_))) => {
+                if let Operation::Write { data, .. } = operation {
+                    self.pool.give_shared(data);
+                }
+                if let Part::Together(others) = part {
+                    together = others;
+                }
+            }
             (Ok(()), Part::Fetch { op, of, rows }) => {
                 if let Operation::Fetch { buffer, .. } = operation {
                     came.push(Came::Made { op, of, rows, buffer });
@@ -368,26 +412,38 @@ impl Carrier {
                     Part::Update { makes: true, .. } | Part::Fetch { .. } => {
                         self.begin(action).outcome = Outcome::Refused;
                     }
+                    Part::Together(others) => {
+                        self.begin(action).outcome = Outcome::Failed;
+                        together = others;
+                    }
                     _ => self.begin(action).outcome = Outcome::Failed,
                 }
             }
         }
-        self.settle(action, role, &mut came);
-        came
+        self.settle(action, role, came);
+        for action in together {
+            if failed {
+                self.begin(action).outcome = Outcome::Failed;
+            }
+            self.settle(action, role, came);
+        }
     }
 
     /// One operation of an action less.
     fn settle(&mut self, action: ActionId, role: Role, came: &mut Vec<Came>) {
-        let Some(joined) = self.actions.get_mut(&action) else { return };
+        let Some(kept) = self.actions.get_mut(action.place()) else { return };
+        let Some(joined) = kept else { return };
         joined.left -= 1;
         if joined.left > 0 {
             return;
         }
         let outcome = joined.outcome;
-        self.actions.remove(&action);
+        *kept = None;
+        self.under_way -= 1;
         came.push(Came::Done(action, outcome));
-        let queue = self.puts.entry(role).or_default();
-        if queue.front().is_some_and(|(put, _, _)| *put == action) {
+        if let Some(queue) = self.puts.get_mut(&role)
+            && queue.front().is_some_and(|(put, _, _)| *put == action)
+        {
             queue.pop_front();
             self.next_put(role);
         }
@@ -413,47 +469,42 @@ impl Joined {
     }
 }
 
-/// A range cut into part of a block, whole blocks, and part of a block; any of them may be empty.
-fn ragged(range: Range<u64>, block: u64) -> [Range<u64>; 3] {
-    let first = range.start.next_multiple_of(block).min(range.end);
-    let last = (range.end / block * block).max(first);
-    [range.start..first, first..last, last..range.end]
-}
-
-/// Runs of neighbouring rows.
-pub(crate) fn runs(rows: Rows) -> Vec<Range<u32>> {
-    let mut out: Vec<Range<u32>> = Vec::new();
-    for row in rows.iter() {
-        match out.last_mut() {
-            Some(run) if run.end == row => run.end += 1,
-            _ => out.push(row..row + 1),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pumice_blockdev::MemoryDevice;
+    use pumice_node::{LocalNode, NodeOptions, Peers};
+    use std::sync::mpsc::channel;
 
+    /// A write of what several actions need is the end of all of them, well or not.
     #[test]
-    fn a_range_is_cut_at_the_borders_of_blocks() {
-        for (range, cut) in [
-            (4096..8192, [4096..4096, 4096..8192, 8192..8192]),
-            (512..1024, [512..1024, 1024..1024, 1024..1024]),
-            (0..512, [0..0, 0..0, 0..512]),
-            (512..4096, [512..4096, 4096..4096, 4096..4096]),
-            (512..9000, [512..4096, 4096..8192, 8192..9000]),
-            (3584..4608, [3584..4096, 4096..4096, 4096..4608]),
-        ] {
-            assert_eq!(ragged(range.clone(), 4096), cut, "{range:?}");
-            assert_eq!(ragged(range.clone(), 512)[1], range.start..range.end / 512 * 512);
+    fn what_is_written_together_ends_together() {
+        let drives = vec![Arc::new(MemoryDevice::new("m", 1 << 20)) as Arc<dyn pumice_blockdev::BlockDevice>];
+        let options = NodeOptions { memory_bytes: 0, ..NodeOptions::default() };
+        let node: Arc<dyn DataNode> = Arc::new(LocalNode::new("here", drives, &Peers::new(), options));
+        let drive = MemberDrive::new("m", Arc::clone(&node), DriveId(1)).unwrap();
+        let (own, inbox) = channel();
+        let (mut carrier, role) = (Carrier::new(8, own), Role(0));
+        carrier.attach(role, drive).unwrap();
+        let bytes = SharedBuffer::copy_of(&[7; 8192]);
+        for (at, expected) in [(4096, Outcome::Done), ((1 << 20) - 4096, Outcome::Failed)] {
+            carrier.write_together((1..4).map(ActionId).collect(), role, at, bytes.clone());
+            carrier.hand_over();
+            assert!(matches!(inbox.try_recv(), Ok(Message::Ended)) && inbox.try_recv().is_err());
+            let (mut ended, mut all) = (Vec::new(), Vec::new());
+            carrier.take_ended(&mut ended);
+            ended.drain(..).for_each(|completion| carrier.ended(completion, &mut all));
+            let mut done: Vec<ActionId> = Vec::new();
+            for came in all {
+                assert!(matches!(came, Came::Done(action, outcome)
+                    if outcome == expected && { done.push(action); true }));
+            }
+            done.sort_unstable();
+            assert_eq!(done, [1, 2, 3].map(ActionId));
+            assert!(carrier.is_idle());
         }
-    }
-
-    #[test]
-    fn neighbouring_rows_are_one_run() {
-        assert_eq!(runs(Rows(0b1110_0101)), [0..1, 2..3, 5..8]);
-        assert_eq!(runs(Rows(0)), []);
+        let mut read = [0; 8192];
+        node.read(DriveId(1), 4096, &mut read).unwrap();
+        assert!(read == bytes[..] && carrier.errors.len() == 1);
     }
 }

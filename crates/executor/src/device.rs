@@ -1,23 +1,26 @@
 //! A volume as a block device.
 
+use crate::answers::{Answers, Ended, ReadBytes, alone, assemble, error_of};
 use crate::buffers::Piece;
-use crate::message::{Answer, Failed, Message};
+use crate::message::Message;
+use crate::reply::{Answer, Reply};
 use pumice_blockdev::{BlockDevice, Grains, IoError, Operation};
-use pumice_buffer::{ALIGNMENT, AlignedBuffer, SharedBuffer};
+use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_units::SECTOR;
 use pumice_volume::Request;
 use pumice_volume::rows::BLOCK;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, sync_channel};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// Bytes of one request to the volume, at most.
 const PIECE: u64 = 4 << 20;
 
-/// A volume. Calls wait for their answers; any number of threads may call.
+/// A volume. Calls of [`BlockDevice`] wait for their answers; what is submitted does not. Any number
+/// of threads may call.
 pub struct VolumeDevice {
-    name: String,
+    name: Arc<str>,
     bytes: u64,
     block: u32,
     stripe: u64,
@@ -27,6 +30,36 @@ pub struct VolumeDevice {
     /// Held alone while part of a sector is read, changed and written back, and shared by writes of
     /// whole sectors.
     part: RwLock<()>,
+    /// Writes of whole sectors that were submitted.
+    submitted: Arc<Submitted>,
+}
+
+/// How many writes that were submitted have no answer yet.
+#[derive(Default)]
+struct Submitted {
+    count: Mutex<usize>,
+    none: Condvar,
+}
+
+impl Submitted {
+    fn count(&self) -> MutexGuard<'_, usize> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ended(&self) {
+        let mut count = self.count();
+        *count -= 1;
+        if *count == 0 {
+            self.none.notify_all();
+        }
+    }
+
+    fn wait(&self) {
+        let mut count = self.count();
+        while *count > 0 {
+            count = self.none.wait(count).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
 }
 
 impl VolumeDevice {
@@ -37,7 +70,8 @@ impl VolumeDevice {
         messages: Sender<Message>,
         copied: Arc<AtomicU64>,
     ) -> Self {
-        Self { name, bytes, block, stripe, messages, copied, part: RwLock::default() }
+        let (part, submitted) = (RwLock::default(), Arc::default());
+        Self { name: name.into(), bytes, block, stripe, messages, copied, part, submitted }
     }
 
     /// So many bytes are copied from a user, or to one.
@@ -50,14 +84,6 @@ impl VolumeDevice {
     fn copy_of(&self, data: &[u8]) -> SharedBuffer {
         self.copies(data.len());
         SharedBuffer::copy_of(data)
-    }
-
-    /// Puts the pieces of an answer together.
-    fn assemble(&self, pieces: &[Piece], room: &mut [u8]) {
-        self.copies(room.len());
-        for Piece { at, bytes } in pieces {
-            room[*at..at + bytes.len()].copy_from_slice(bytes);
-        }
     }
 
     fn error(&self, operation: Operation, offset: u64, len: usize, source: io::Error) -> IoError {
@@ -78,29 +104,106 @@ impl VolumeDevice {
         request: Request,
         data: Option<SharedBuffer>,
     ) -> Result<Vec<Piece>, IoError> {
-        let (offset, len) = match request {
-            Request::Read { offset, len } | Request::Write { offset, len, .. } => (offset, len as usize),
-            Request::Flush => (0, 0),
-        };
-        let fail = |source| self.error(operation, offset, len, source);
-        let gone = || fail(io::Error::new(io::ErrorKind::NotConnected, "the volume has stopped"));
-        let (reply, answer) = sync_channel::<Answer>(1);
-        self.messages.send(Message::Request { request, data, reply }).map_err(|_| gone())?;
-        let answer = answer.recv().map_err(|_| gone())?;
-        answer.map_err(|failed| match failed {
-            Failed::Request(pumice_volume::RequestError::Lost) => {
-                // What a drive says of a block that it cannot read.
-                fail(io::Error::from_raw_os_error(LOST))
+        let (reply, answer) = Reply::waited_for();
+        self.send(request, data, reply);
+        answer.wait().map_err(|failed| error_of(&self.name, operation, request, failed))
+    }
+
+    /// If nobody takes it, it is answered as it is dropped.
+    fn send(&self, request: Request, data: Option<SharedBuffer>, reply: Reply) {
+        drop(self.messages.send(Message::Request { request, data, reply }));
+    }
+
+    /// Whether a range can be submitted.
+    fn check_whole(&self, operation: Operation, offset: u64, len: usize) -> Result<(), IoError> {
+        self.check(operation, offset, len)?;
+        if (1..=PIECE).contains(&(len as u64)) && (offset | len as u64).is_multiple_of(SECTOR) {
+            return Ok(());
+        }
+        let why = format!("not 1 to {PIECE} bytes in whole sectors of {SECTOR}");
+        Err(self.error(operation, offset, len, io::Error::new(io::ErrorKind::InvalidInput, why)))
+    }
+
+    /// What becomes of an answer to a request that was submitted.
+    fn queued(
+        &self,
+        operation: Operation,
+        request: Request,
+        answers: &Answers,
+        number: u64,
+        submitted: Option<Arc<Submitted>>,
+    ) -> Reply {
+        let (name, copied) = (Arc::clone(&self.name), Arc::clone(&self.copied));
+        let answers = answers.clone();
+        Reply::queued(move |answer: Answer| {
+            if let Some(submitted) = submitted {
+                submitted.ended();
             }
-            other => fail(io::Error::other(other)),
+            let result = match (request, answer) {
+                (Request::Read { len, .. }, Ok(pieces)) => {
+                    Ok(Some(ReadBytes { pieces, len: len as usize, copied }))
+                }
+                (_, Ok(_)) => Ok(None),
+                (_, Err(failed)) => Err(error_of(&name, operation, request, failed)),
+            };
+            answers.put(Ended { number, result })
         })
+    }
+
+    /// Reads `len` bytes at `offset`, at most 4 MiB in whole sectors of 512, without waiting. Its
+    /// end comes to `answers` under `number`, with the bytes or an error as that of
+    /// [`read_at`](BlockDevice::read_at).
+    ///
+    /// # Errors
+    /// For any other range. Nothing comes to `answers` then.
+    pub fn submit_read(
+        &self,
+        offset: u64,
+        len: usize,
+        answers: &Answers,
+        number: u64,
+    ) -> Result<(), IoError> {
+        self.check_whole(Operation::Read, offset, len)?;
+        let request = Request::Read { offset, len: len as u64 };
+        self.send(request, None, self.queued(Operation::Read, request, answers, number, None));
+        Ok(())
+    }
+
+    /// Writes at `offset`, at most 4 MiB in whole sectors of 512, without waiting for the end, which
+    /// comes to `answers` as [`submit_read`](Self::submit_read) says. Waits only for writes of parts
+    /// of sectors that are under way.
+    ///
+    /// # Errors
+    /// As [`submit_read`](Self::submit_read).
+    pub fn submit_write(
+        &self,
+        offset: u64,
+        data: SharedBuffer,
+        answers: &Answers,
+        number: u64,
+    ) -> Result<(), IoError> {
+        self.check_whole(Operation::Write, offset, data.len())?;
+        let request = Request::Write { offset, len: data.len() as u64, fua: false };
+        let whole = self.part.read().unwrap_or_else(PoisonError::into_inner);
+        *self.submitted.count() += 1;
+        drop(whole);
+        let submitted = Some(Arc::clone(&self.submitted));
+        self.send(request, Some(data), self.queued(Operation::Write, request, answers, number, submitted));
+        Ok(())
+    }
+
+    /// [`flush`](BlockDevice::flush) without waiting: its end comes to `answers`. Covers what was
+    /// answered before.
+    pub fn submit_flush(&self, answers: &Answers, number: u64) {
+        let reply = self.queued(Operation::Flush, Request::Flush, answers, number, None);
+        self.send(Request::Flush, None, reply);
     }
 
     /// Reads whole sectors.
     fn read_sectors(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
         for (i, room) in (0_u64..).zip(into.chunks_mut(PIECE as usize)) {
             let request = Request::Read { offset: offset + i * PIECE, len: room.len() as u64 };
-            self.assemble(&self.ask(Operation::Read, request, None)?, room);
+            assemble(&self.copied, &self.ask(Operation::Read, request, None)?, room);
         }
         Ok(())
     }
@@ -116,9 +219,6 @@ impl VolumeDevice {
         Ok(())
     }
 }
-
-/// EIO.
-const LOST: i32 = 5;
 
 /// Whole sectors around a range.
 const fn around(offset: u64, len: usize) -> (u64, u64) {
@@ -170,16 +270,13 @@ impl BlockDevice for VolumeDevice {
         let whole = (offset | len as u64).is_multiple_of(SECTOR) && len as u64 <= PIECE;
         if whole {
             pieces = self.ask(Operation::Read, Request::Read { offset, len: len as u64 }, None)?;
-            // One of many pieces would keep the memory of all.
-            let most = len.next_multiple_of(ALIGNMENT);
-            let alone = |piece: &mut Piece| piece.bytes.len() == len && piece.bytes.memory() <= most;
-            if let Some(piece) = pieces.pop_if(alone) {
-                return Ok(piece.bytes);
+            if let Some(bytes) = alone(&mut pieces, len) {
+                return Ok(bytes);
             }
         }
         let mut buffer = AlignedBuffer::new(len);
         if whole {
-            self.assemble(&pieces, &mut buffer[..len]);
+            assemble(&self.copied, &pieces, &mut buffer[..len]);
         } else {
             self.read_at(offset, &mut buffer[..len])?;
         }
@@ -198,6 +295,8 @@ impl BlockDevice for VolumeDevice {
             return self.write_sectors(offset, &copy);
         }
         let _part = self.part.write().unwrap_or_else(PoisonError::into_inner);
+        // No more are submitted meanwhile.
+        self.submitted.wait();
         let mut whole = AlignedBuffer::new((end - start) as usize);
         let len = (end - start) as usize;
         let last = len - SECTOR as usize;

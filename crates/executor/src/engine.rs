@@ -1,5 +1,6 @@
 //! The thread of a volume: events to [`Volume`], its actions to the drives.
 
+mod commands;
 mod orders;
 mod standing;
 
@@ -9,14 +10,17 @@ use crate::carry::{Came, Carrier};
 use crate::claim::Granted;
 use crate::kept::{Asked, Kept, refuse};
 use crate::look::Back;
-use crate::message::{Answer, Failed, Message};
+use crate::message::Message;
 use crate::near::Nodes;
 use crate::pace::Pace;
+use crate::reply::{Failed, Reply, Wake};
 use crate::state::{ControlError, Facts};
-use pumice_buffer::{AlignedBuffer, SharedBuffer};
+use commands::Logged;
+use pumice_buffer::SharedBuffer;
+use pumice_offload::Completion;
 use pumice_parity::kernels::Kernels;
 use pumice_volume::sequencer::OpId;
-use pumice_volume::{Action, ClaimId, Command, Effect, Event, Outcome, Request, RequestId, Volume};
+use pumice_volume::{ClaimId, Effect, Event, Request, RequestId, Volume};
 use standing::chosen;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -56,6 +60,17 @@ pub(crate) struct Engine<'m> {
     nodes: Result<Nodes, String>,
     kernels: Kernels,
     buffers: BTreeMap<OpId, Buffers>,
+    /// What the volume is told next.
+    events: Vec<Event>,
+    /// Empty, but not its memory.
+    effects: Vec<Effect>,
+    /// Records that it has issued and that are not on their way yet.
+    records: Vec<Logged>,
+    /// Users who wait for answers that were given.
+    wakes: Vec<Wake>,
+    /// Operations that have ended, and what came of one: empty, but not their memory.
+    ended: Vec<Completion>,
+    came: Vec<Came>,
     /// What outlasts this round.
     pub(crate) kept: Kept,
     epochs: Epochs,
@@ -90,6 +105,12 @@ impl<'m> Engine<'m> {
             facts,
             kernels: Kernels::best(),
             buffers: BTreeMap::new(),
+            events: Vec::new(),
+            effects: Vec::new(),
+            records: Vec::new(),
+            wakes: Vec::new(),
+            ended: Vec::new(),
+            came: Vec::new(),
             kept: Kept::default(),
             epochs,
             claimers: BTreeMap::new(),
@@ -143,6 +164,7 @@ impl<'m> Engine<'m> {
             // Also if messages never cease.
             if Instant::now() >= next_tick {
                 next_tick = Instant::now() + self.timing.tick;
+                self.tell();
                 self.volume.handle(Event::Tick(now()));
             }
             self.kept.check_hold(self.timing.hold_timeout);
@@ -172,8 +194,12 @@ impl<'m> Engine<'m> {
             }
             match self.messages.recv_timeout(PAUSE) {
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(Message::Ended(completion)) => {
-                    self.carrier.ended(completion);
+                Ok(Message::Ended) => {
+                    self.carrier.take_ended(&mut self.ended);
+                    for completion in self.ended.drain(..) {
+                        self.carrier.ended(completion, &mut self.came);
+                    }
+                    self.came.clear();
                     self.carrier.hand_over();
                 }
                 Ok(message) if on => self.kept.late.push_back(message),
@@ -209,32 +235,49 @@ impl<'m> Engine<'m> {
         kept
     }
 
-    fn message(&mut self, message: Message) {
-        match message {
-            Message::Ended(completion) => {
-                for came in self.carrier.ended(completion) {
-                    match came {
-                        Came::Rows { op, role, rows, buffer } => {
-                            // An operation that was forgotten needs them no more.
-                            if let Some(buffers) = self.buffers.get_mut(&op) {
-                                buffers.came(role, rows, buffer);
-                            }
-                        }
-                        Came::Made { op, of, rows, buffer } => {
-                            if let Some(buffers) = self.buffers.get_mut(&op) {
-                                buffers.made(of, rows, buffer);
-                            }
-                        }
-                        Came::Sent { op, node, targets, sums } => {
-                            if let Ok(nodes) = &mut self.nodes {
-                                nodes.sent(op, node, &targets, sums);
-                            }
-                        }
-                        Came::Done(action, outcome) => self.volume.handle(Event::Done(action, outcome)),
-                    }
+    /// Takes what has ended on drives.
+    fn operations_ended(&mut self) {
+        let (mut ended, mut all) = (std::mem::take(&mut self.ended), std::mem::take(&mut self.came));
+        self.carrier.take_ended(&mut ended);
+        for completion in ended.drain(..) {
+            self.carrier.ended(completion, &mut all);
+            all.drain(..).for_each(|came| self.came(came));
+        }
+        (self.ended, self.came) = (ended, all);
+    }
+
+    fn came(&mut self, came: Came) {
+        match came {
+            Came::Rows { op, role, rows, buffer } => {
+                // An operation that was forgotten needs them no more.
+                if let Some(buffers) = self.buffers.get_mut(&op) {
+                    buffers.came(role, rows, buffer);
                 }
             }
-            Message::Request { request, data, reply } => self.request(request, data, reply),
+            Came::Made { op, of, rows, buffer } => {
+                if let Some(buffers) = self.buffers.get_mut(&op) {
+                    buffers.made(of, rows, buffer);
+                }
+            }
+            Came::Sent { op, node, targets, sums } => {
+                if let Ok(nodes) = &mut self.nodes {
+                    nodes.sent(op, node, &targets, sums);
+                }
+            }
+            Came::Done(action, outcome) => self.events.push(Event::Done(action, outcome)),
+        }
+    }
+
+    fn message(&mut self, message: Message) {
+        match message {
+            Message::Ended => return self.operations_ended(),
+            Message::Request { request, data, reply } => return self.request(request, data, reply),
+            _ => {}
+        }
+        // What is asked or told below rests on what came before.
+        self.tell();
+        match message {
+            Message::Ended | Message::Request { .. } => {}
             Message::Settle(reply) => self.ask(Asked::new(Request::Flush, None, Some(reply))),
             Message::Back(attempt) => {
                 let back = self.kept.watch.as_mut().and_then(|watch| watch.ended(attempt));
@@ -274,15 +317,22 @@ impl<'m> Engine<'m> {
         }
     }
 
-    fn request(&mut self, request: Request, data: Option<SharedBuffer>, reply: SyncSender<Answer>) {
+    /// Tells the volume what came, all at once.
+    fn tell(&mut self) {
+        if !self.events.is_empty() {
+            self.volume.handle_all(self.events.drain(..));
+        }
+    }
+
+    fn request(&mut self, request: Request, data: Option<SharedBuffer>, reply: Reply) {
         if self.kept.is_held_for_long(self.timing.hold_timeout) {
-            return drop(reply.send(Err(Failed::Held)));
+            return reply.send(Err(Failed::Held));
         }
         match request {
             Request::Read { len, .. } => self.kept.user_read += len,
             Request::Write { len, .. } => self.kept.user_written += len,
             Request::Flush if std::mem::take(&mut self.kept.unsure) => {
-                return drop(reply.send(Err(Failed::Unsure)));
+                return reply.send(Err(Failed::Unsure));
             }
             Request::Flush => {}
         }
@@ -295,7 +345,7 @@ impl<'m> Engine<'m> {
         self.kept.asked.insert(id, asked);
         // What comes during recovery is asked when the volume is ready.
         if self.ready {
-            self.volume.handle(Event::Request(id, request));
+            self.events.push(Event::Request(id, request));
         }
     }
 
@@ -313,12 +363,17 @@ impl<'m> Engine<'m> {
     }
 
     fn effects(&mut self) {
+        let mut effects = std::mem::take(&mut self.effects);
         loop {
-            let effects = self.volume.effects();
+            self.tell();
+            self.volume.effects_into(&mut effects);
             if effects.is_empty() {
+                self.wakes.clear();
+                self.write_records();
+                self.effects = effects;
                 return self.carrier.hand_over();
             }
-            for effect in effects {
+            for effect in effects.drain(..) {
                 self.effect(effect);
             }
         }
@@ -336,10 +391,12 @@ impl<'m> Engine<'m> {
             Effect::Answer(id, result) => {
                 let asked = self.kept.asked.remove(&id);
                 let Some(Asked { pieces, reply: Some(reply), .. }) = asked else { return };
-                drop(reply.send(result.map(|()| pieces).map_err(Failed::from)));
+                self.wakes.extend(reply.give(result.map(|()| pieces).map_err(Failed::from)));
             }
             Effect::Forget(op) => {
-                self.buffers.remove(&op);
+                if let Some(buffers) = self.buffers.remove(&op) {
+                    buffers.give_back(&mut self.carrier.pool);
+                }
                 if let Ok(nodes) = &mut self.nodes {
                     nodes.forget(op);
                 }
@@ -362,92 +419,6 @@ impl<'m> Engine<'m> {
             Effect::Stopped => {
                 self.end = Some(End::Stopped);
             }
-        }
-    }
-
-    fn issue(&mut self, action: Action) {
-        let Action { id, command } = action;
-        if let Some(role) = command.role()
-            && (self.kept.given_up.contains(&role) || self.carrier.drive(role).is_none())
-        {
-            return self.volume.handle(Event::Done(id, Outcome::Failed));
-        }
-        match command {
-            Command::Read { op, role, at, rows } => {
-                self.buffers.entry(op).or_default();
-                self.carrier.read(id, op, role, at, rows);
-            }
-            Command::Fold { op, plans, touches, request } => {
-                let asked = request.and_then(|request| self.kept.asked.get(&request));
-                let data = asked.and_then(|asked| asked.data.as_ref());
-                let buffers = self.buffers.entry(op).or_default();
-                let moved = buffers.fold(self.kernels, &plans, &touches, data);
-                self.carrier.moved.memory += moved;
-                self.volume.handle(Event::Done(id, Outcome::Done));
-            }
-            Command::Log { op, role, at, position, nonce, record } => {
-                let buffers = self.buffers.entry(op).or_default();
-                let blocks: Vec<&[u8]> = match record.blocks() {
-                    0 => Vec::new(),
-                    _ => record.rows.iter().map(|row| buffers.new_row(role, row)).collect(),
-                };
-                let len = record.bytes() as usize;
-                let mut bytes = AlignedBuffer::new(len);
-                record.encode_into(nonce, position, &blocks, &mut bytes[..len]);
-                self.carrier.moved.memory += 2 * len as u64;
-                self.carrier.write(id, role, at, &SharedBuffer::new(bytes, len), true);
-            }
-            Command::Write { op, role, at, rows } => {
-                let buffers = self.buffers.entry(op).or_default();
-                for run in crate::carry::runs(rows) {
-                    for (piece, bytes) in buffers.new_rows(role, &run) {
-                        let offset = at + u64::from(piece.start) * pumice_volume::rows::BLOCK;
-                        self.carrier.write(id, role, offset, &bytes, false);
-                    }
-                }
-            }
-            Command::Update { op, role, request, step } => {
-                let Ok(nodes) = &self.nodes else {
-                    return self.volume.handle(Event::Done(id, Outcome::Refused));
-                };
-                let update = nodes.update(op, role, &step);
-                let asked = request.and_then(|request| self.kept.asked.get(&request));
-                let data = asked.and_then(|asked| asked.data.as_ref());
-                let fill = step.fill.zip(data).map(|(touch, data)| {
-                    data.part(touch.from as usize..(touch.from + touch.end - touch.start) as usize)
-                });
-                let targets = step.sums.iter().map(|sum| sum.target).filter(|target| *target != role);
-                let sends = (op, step.node, targets.collect());
-                self.carrier.update(id, role, sends, update, fill);
-            }
-            Command::Fetch { op, role, of, place, rows } => {
-                self.buffers.entry(op).or_default();
-                let from = self.nodes.as_ref().map_or(0, |nodes| nodes.slot(role, place));
-                let first = rows.iter().next().unwrap_or(0);
-                self.carrier.fetch(id, role, from, (op, of, first..first + rows.count()));
-            }
-            Command::Gather { op, role, step } => {
-                let Ok(nodes) = &self.nodes else {
-                    return self.volume.handle(Event::Done(id, Outcome::Refused));
-                };
-                let targets = if step.target == role { Vec::new() } else { vec![step.target] };
-                let update = nodes.stretch(op, role, &step);
-                self.carrier.update(id, role, (op, step.node, targets), update, None);
-            }
-            Command::StoreStretch { role, place, at, bytes, .. } => {
-                let from = self.nodes.as_ref().map_or(0, |nodes| nodes.stretch_slot(role, place));
-                self.carrier.store(id, role, from, at, bytes as usize);
-            }
-            Command::Store { role, place, at, rows, .. } => {
-                let first = rows.iter().next().unwrap_or(0);
-                let from = self.nodes.as_ref().map_or(0, |nodes| nodes.slot(role, place));
-                let block = pumice_volume::rows::BLOCK;
-                let len = (u64::from(rows.count()) * block) as usize;
-                self.carrier.store(id, role, from, at + u64::from(first) * block, len);
-            }
-            Command::Copy { role, from, to } => self.carrier.copy(id, role, from, to),
-            Command::Flush { role } => self.carrier.flush(id, role),
-            Command::Put { role, at, bytes } => self.carrier.put(id, role, at, bytes),
         }
     }
 

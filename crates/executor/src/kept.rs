@@ -5,7 +5,8 @@ use crate::buffers::Piece;
 use crate::carry::{ERRORS, Moved};
 use crate::error::OpenError;
 use crate::look::Back;
-use crate::message::{Answer, Failed, Message};
+use crate::message::Message;
+use crate::reply::{Failed, Reply};
 use crate::state::{ControlError, Status};
 use pumice_buffer::SharedBuffer;
 use pumice_units::Role;
@@ -22,15 +23,11 @@ pub(crate) struct Asked {
     /// Of a read, as far as they came.
     pub(crate) pieces: Vec<Piece>,
     /// `None` once it has its answer.
-    pub(crate) reply: Option<SyncSender<Answer>>,
+    pub(crate) reply: Option<Reply>,
 }
 
 impl Asked {
-    pub(crate) const fn new(
-        request: Request,
-        data: Option<SharedBuffer>,
-        reply: Option<SyncSender<Answer>>,
-    ) -> Self {
+    pub(crate) const fn new(request: Request, data: Option<SharedBuffer>, reply: Option<Reply>) -> Self {
         Self { request, data, pieces: Vec::new(), reply }
     }
 }
@@ -86,16 +83,15 @@ impl Kept {
         }
         for asked in self.asked.values_mut() {
             if let Some(reply) = asked.reply.take() {
-                drop(reply.send(Err(Failed::Held)));
+                reply.send(Err(Failed::Held));
             }
         }
-        self.late.retain(|message| match message {
-            Message::Request { reply, .. } => {
-                drop(reply.send(Err(Failed::Held)));
-                false
+        for message in std::mem::take(&mut self.late) {
+            match message {
+                Message::Request { reply, .. } => reply.send(Err(Failed::Held)),
+                message => self.late.push_back(message),
             }
-            _ => true,
-        });
+        }
     }
 
     /// Why the members of a held volume are not back.
@@ -115,12 +111,12 @@ impl Kept {
         if self.unsure {
             let asked = std::mem::take(&mut self.asked);
             for (id, asked) in asked {
-                match (asked.request, &asked.reply) {
-                    (Request::Flush, Some(reply)) => {
+                match asked {
+                    Asked { request: Request::Flush, reply: Some(reply), .. } => {
                         self.unsure = false;
-                        drop(reply.send(Err(Failed::Unsure)));
+                        reply.send(Err(Failed::Unsure));
                     }
-                    _ => drop(self.asked.insert(id, asked)),
+                    asked => drop(self.asked.insert(id, asked)),
                 }
             }
         }
@@ -162,7 +158,7 @@ impl Kept {
                     }
                 }
                 Ok(Message::Request { reply, .. }) if self.is_held_for_long(hold_timeout) => {
-                    drop(reply.send(Err(Failed::Held)));
+                    reply.send(Err(Failed::Held));
                 }
                 Ok(message @ Message::Request { .. }) => self.late.push_back(message),
                 Ok(Message::Status(reply)) => {
@@ -191,14 +187,14 @@ impl Kept {
 pub(crate) fn refuse(message: Message) {
     let stopped = RequestError::Stopped;
     match message {
-        Message::Request { reply, .. } | Message::Settle(reply) => drop(reply.send(Err(stopped.into()))),
+        Message::Request { reply, .. } | Message::Settle(reply) => reply.send(Err(stopped.into())),
         Message::Fail(_, reply) => drop(reply.send(Err(ControlError::Stopped))),
         Message::Model(reply) => drop(reply.send(None)),
         Message::Join(_, reply) => drop(reply.send(Err(ControlError::Stopped))),
         Message::Claim { reply, .. } => drop(reply.send(Some(Err(ControlError::Stopped)))),
         Message::Members(reply) => drop(reply.send(Vec::new())),
         // Whoever waits for an answer is told by the end of its channel.
-        Message::Ended(_)
+        Message::Ended
         | Message::Back(_)
         | Message::Status(_)
         | Message::MemberOn(..)
@@ -223,13 +219,14 @@ mod tests {
         let mut kept = Kept { watch, ..Kept::default() };
         let ask = || {
             let (reply, answer) = sync_channel(1);
+            let reply = Reply::new(move |said| reply.send(said).unwrap());
             own.send(Message::Request { request: Request::Flush, data: None, reply }).unwrap();
             answer
         };
         let early = ask();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(move || kept.wait(&inbox, Duration::from_millis(200)).is_none());
-            let failed = |answer: Receiver<Answer>| {
+            let failed = |answer: Receiver<crate::reply::Answer>| {
                 let said = answer.recv_timeout(Duration::from_secs(60));
                 matches!(said, Ok(Err(Failed::Held)))
             };

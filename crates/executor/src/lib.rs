@@ -11,6 +11,7 @@
 //! Members may be drives of this process or of nodes far away: both are a
 //! [`DataNode`](pumice_offload::DataNode). `docs/design/volumes.md` has the promises and the rules.
 
+mod answers;
 mod back;
 mod buffers;
 mod carry;
@@ -18,6 +19,7 @@ mod claim;
 mod create;
 mod device;
 mod drive;
+mod ends;
 mod engine;
 mod erase;
 mod error;
@@ -28,10 +30,15 @@ mod message;
 mod near;
 mod pace;
 mod plan;
+mod pool;
+mod ranges;
 mod release;
+mod reply;
 mod served;
+mod slab;
 mod state;
 
+pub use answers::{Answers, Ended, ReadBytes};
 pub use claim::{Claim, ClaimAsked};
 pub use create::{CreateError, CreateSpec, create};
 pub use device::VolumeDevice;

@@ -1,42 +1,25 @@
 //! What a volume's thread is told, and what it answers.
 
-use crate::buffers::Piece;
 use crate::claim::Granted;
 use crate::drive::MemberDrive;
 use crate::joining::Joining;
 use crate::look::Back;
+use crate::reply::Reply;
 use crate::state::{ControlError, Status};
 use pumice_buffer::SharedBuffer;
-use pumice_offload::Completion;
 use pumice_units::Role;
-use pumice_volume::{ClaimId, Request, RequestError};
+use pumice_volume::{ClaimId, Request};
 use std::ops::Range;
 use std::sync::mpsc::{Sender, SyncSender};
 
-/// Why a request of a user failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Failed {
-    #[error(transparent)]
-    Request(#[from] RequestError),
-    /// The volume was held for too long.
-    #[error("the volume is held: more members are missing than it survives")]
-    Held,
-    /// Writes that were answered, and that no flush covered, may be lost.
-    #[error("a node was started again before its drives had flushed writes that were answered")]
-    Unsure,
-}
-
-/// What a request's user gets: if it was a read, its bytes, in any order.
-pub(crate) type Answer = Result<Vec<Piece>, Failed>;
-
 /// What a volume's thread is told.
 pub(crate) enum Message {
-    /// An operation on a drive has ended.
-    Ended(Completion),
+    /// Operations on drives have ended: they are taken from where they were put.
+    Ended,
     /// A user asks for something. `data` are those of a write.
-    Request { request: Request, data: Option<SharedBuffer>, reply: SyncSender<Answer> },
+    Request { request: Request, data: Option<SharedBuffer>, reply: Reply },
     /// Somebody who is no user asks for a flush.
-    Settle(SyncSender<Answer>),
+    Settle(Reply),
     /// An attempt to reach the members of a held volume has ended.
     Back(Result<Option<Box<Back>>, String>),
     /// How does it stand?

@@ -2,8 +2,9 @@
 //! the code that decides, and the sizes of what it sends. `docs/design/accounting.md` has the
 //! rules.
 
-use crate::carry::{runs, sent_between};
+use crate::carry::sent_between;
 use crate::near::Nodes;
+use crate::ranges::runs;
 use pumice_offload::wire;
 use pumice_raid::geometry::Geometry;
 use pumice_raid::layout::{Layout, Level};

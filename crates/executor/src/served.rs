@@ -13,6 +13,7 @@ use crate::look::{Found, Survey, find_all, find_known, look, survey};
 use crate::message::Message;
 use crate::near::Nodes;
 use crate::pace::Pace;
+use crate::reply::Reply;
 use crate::state::{Consistency, ControlError, Facts, Offload, Status};
 use pumice_raid::{Known, Metadata};
 use pumice_units::Role;
@@ -413,7 +414,9 @@ impl Control {
     /// # Errors
     /// If it has stopped, or is held for too long.
     pub fn flush(&self) -> Result<(), ControlError> {
-        self.ask(Message::Settle)?.map(drop).map_err(|_| ControlError::Stopped)
+        let (reply, answer) = Reply::waited_for();
+        self.messages.send(Message::Settle(reply)).map_err(|_| ControlError::Stopped)?;
+        answer.wait().map(drop).map_err(|_| ControlError::Stopped)
     }
 
     /// What does not change.

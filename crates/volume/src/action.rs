@@ -25,6 +25,18 @@ pub struct ClaimId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ActionId(pub u64);
 
+impl ActionId {
+    /// Bits of it that are its place.
+    pub(crate) const PLACE_BITS: u32 = 24;
+
+    /// A small number that no other action has that is under way in the same volume: for whoever
+    /// keeps something of each action.
+    #[must_use]
+    pub const fn place(self) -> usize {
+        (self.0 & ((1 << Self::PLACE_BITS) - 1)) as usize
+    }
+}
+
 /// What a user of the volume wants. Offsets and lengths in bytes; a write's are multiples of 512.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {

@@ -18,8 +18,8 @@ struct Region {
     last: u64,
 }
 
-/// Regions whose bit was found set when the volume was opened, and which nobody has written since.
-/// They are all alike, so they take no memory but their bits.
+/// Regions whose bit is set and which nobody writes: it was found when the volume was opened, or
+/// stays because a member is missing. They are all alike, so they take no memory but their bits.
 #[derive(Debug, Clone, Copy)]
 struct Found {
     durable: bool,
@@ -60,7 +60,7 @@ pub(crate) struct Intent {
     region_bytes: u64,
     /// Regions that have a bit.
     count: u64,
-    /// Those that were found set and are not in `regions`, if there are any.
+    /// Those that are set and not in `regions`, if there are any.
     found: Option<Found>,
     /// Regions that were written, and whose bit is set.
     regions: BTreeMap<u64, Region>,
@@ -170,6 +170,20 @@ impl Intent {
                 }
                 from = index + 1;
             }
+        }
+    }
+
+    /// A period has passed in which no bit may be cleared. Regions that nobody writes, and whose
+    /// writes were flushed, take no memory any more: without that, all of an array could be kept
+    /// while a member is missing.
+    pub(crate) fn tick_degraded(&mut self, released: u64) {
+        if self.found.is_some_and(|found| !found.durable) {
+            return;
+        }
+        let before = self.regions.len();
+        self.regions.retain(|_, region| region.users > 0 || !region.durable || region.last > released);
+        if self.regions.len() < before {
+            self.found = Some(Found { durable: true, ticks: 0 });
         }
     }
 
@@ -355,6 +369,41 @@ mod tests {
         intent.leave(&(3 * 65536..5 * 65536), 1);
         (0..3).for_each(|_| intent.tick(1));
         assert_eq!(intent.next_set(0), None);
+    }
+
+    /// While a member is missing every region may be written, one after the other.
+    #[test]
+    fn regions_that_nobody_writes_take_no_memory_while_bits_stay() {
+        let mut intent = Intent::new(vec![0; 256 + 1024], 65536, 8000);
+        let bytes = |region: u64| region * 65536..region * 65536 + 4096;
+        intent.enter(&bytes(7999));
+        for region in 0..1000 {
+            intent.enter(&bytes(region));
+            assert!(write(&mut intent));
+            intent.leave(&bytes(region), region + 1);
+            intent.tick_degraded(region);
+            assert!(intent.regions.len() <= 2, "{region}: {}", intent.regions.len());
+            assert!(intent.durable(&bytes(region)) && intent.durable(&bytes(0)));
+        }
+        // Not before its bit is durable, and not in doubt of the others.
+        intent.tick_degraded(1000);
+        assert_eq!(intent.regions.len(), 1);
+        intent.enter(&bytes(5000));
+        intent.leave(&bytes(5000), 1000);
+        intent.tick_degraded(1000);
+        assert!(intent.regions.contains_key(&5000) && !intent.durable(&bytes(5000)));
+        intent.doubt();
+        intent.tick_degraded(1000);
+        assert!(!intent.durable(&bytes(3)) && intent.regions.contains_key(&5000));
+        assert!(write(&mut intent) && intent.durable(&bytes(3)) && intent.durable(&bytes(5000)));
+        // What is written again is used, and cleared like any other when nothing is missing.
+        intent.enter(&bytes(3));
+        assert!(intent.durable(&bytes(3)));
+        intent.leave(&bytes(3), 1001);
+        (0..4).for_each(|_| intent.tick(1000));
+        assert_eq!(intent.next_set(0), Some(3 * 65536), "not flushed");
+        (0..3).for_each(|_| intent.tick(1001));
+        assert_eq!(intent.next_set(0), Some(7999 * 65536), "in use");
     }
 
     #[test]

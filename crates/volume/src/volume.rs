@@ -350,6 +350,12 @@ impl Volume {
         std::mem::take(&mut self.effects)
     }
 
+    /// The same, into memory that is used again: `into` is emptied before.
+    pub fn effects_into(&mut self, into: &mut Vec<Effect>) {
+        into.clear();
+        std::mem::swap(into, &mut self.effects);
+    }
+
     fn request(&mut self, id: RequestId, request: Request) {
         self.idle = 0;
         if self.fenced || self.stopping {

@@ -116,7 +116,7 @@ impl Record {
             put(header, LIST_AT + 2 * i, &role.get().to_le_bytes());
         }
         let crc = match self.members.len() <= SHORT_LIST {
-            true => over_zeros(sum(&header[..SHORT], nonce, position)),
+            true => over_zeros(short_sum(header, nonce, position)),
             false => sum(header, nonce, position),
         };
         put(header, 8, &crc.to_le_bytes());
@@ -178,6 +178,15 @@ fn over_zeros(crc: u32) -> u32 {
     let (tables, constant) = &*OVER_ZEROS;
     let added = tables.iter().zip(crc.to_le_bytes()).map(|(table, byte)| table[usize::from(byte)]);
     added.fold(*constant, |sum, part| sum ^ part)
+}
+
+/// The sum of a header without its zeros, in one go.
+fn short_sum(header: &[u8], nonce: u64, position: u64) -> u32 {
+    let mut summed = [0; 16 + SHORT - 12];
+    put(&mut summed, 0, &nonce.to_le_bytes());
+    put(&mut summed, 8, &position.to_le_bytes());
+    put(&mut summed, 16, &header[12..SHORT]);
+    crc32c::crc32c(&summed)
 }
 
 fn sum(header: &[u8], nonce: u64, position: u64) -> u32 {

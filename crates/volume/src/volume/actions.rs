@@ -4,9 +4,6 @@ use super::Owner;
 use crate::action::ActionId;
 use pumice_units::Role;
 
-/// Bits of an action's number that say where it is kept.
-const PLACE_BITS: u32 = 24;
-
 /// Actions that are under way, with who waits for each, and its member.
 ///
 /// A number says where its action is kept, and no two actions that are under way have the same one.
@@ -22,7 +19,7 @@ pub(super) struct Actions {
 impl Actions {
     pub(super) fn insert(&mut self, owner: Owner, role: Option<Role>) -> ActionId {
         let place = self.free.pop().unwrap_or(self.places.len());
-        let id = ActionId(self.given << PLACE_BITS | place as u64);
+        let id = ActionId(self.given << ActionId::PLACE_BITS | place as u64);
         self.given += 1;
         let action = Some((id, owner, role));
         match self.places.get_mut(place) {
@@ -34,7 +31,7 @@ impl Actions {
 
     /// It is over.
     pub(super) fn remove(&mut self, id: ActionId) -> Option<(Owner, Option<Role>)> {
-        let place = (id.0 & ((1 << PLACE_BITS) - 1)) as usize;
+        let place = id.place();
         let kept = self.places.get_mut(place)?;
         let (_, owner, role) = kept.take_if(|(known, ..)| *known == id)?;
         self.free.push(place);

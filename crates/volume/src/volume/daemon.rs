@@ -15,9 +15,11 @@ impl Volume {
         }
         // Nobody takes the bits for whole before events_cleared says who may.
         let whole = self.missing().is_empty() && self.recording.is_none();
-        if let (true, Some(intent)) = (whole && !self.unrecorded && self.failing.is_empty(), &mut self.intent)
-        {
-            intent.tick(self.released);
+        let whole = whole && !self.unrecorded && self.failing.is_empty();
+        match &mut self.intent {
+            Some(intent) if whole => intent.tick(self.released),
+            Some(intent) => intent.tick_degraded(self.released),
+            None => {}
         }
         self.tick_rebuild();
         self.idle += 1;

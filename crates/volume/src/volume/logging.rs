@@ -109,7 +109,7 @@ impl Volume {
         self.reserve(id);
         self.log_again.remove(&id);
         self.unlogged.insert(sequence);
-        let mut records = BTreeMap::new();
+        let (mut records, nonce) = (BTreeMap::new(), self.nonce);
         for (role, rows) in &*stored {
             let record = Record {
                 kind,
@@ -126,14 +126,14 @@ impl Volume {
             let region = member.place.log.map_or(0, |log| log.start);
             let Some(position) = member.space.fit(record.bytes()) else { continue };
             member.space.take(sequence, position, record.bytes());
-            records
-                .insert(*role, PlacedRecord { at: region + position, position, nonce: self.nonce, record });
+            let (role, at) = (*role, region + position);
+            match is_near {
+                true => drop(records.insert(role, PlacedRecord { at, position, nonce, record })),
+                false => self.issue_for(id, Command::Log { op: id, role, at, position, nonce, record }),
+            }
         }
         if is_near {
             return self.near_log(id, records);
-        }
-        for (role, PlacedRecord { at, position, nonce, record }) in records {
-            self.issue_for(id, Command::Log { op: id, role, at, position, nonce, record });
         }
         if let Some(op) = self.ops.get_mut(&id) {
             op.phase = Phase::Logging;

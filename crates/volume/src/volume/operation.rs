@@ -307,7 +307,8 @@ impl Volume {
             Kind::Read(request) | Kind::Write(request) => Some(request),
             _ => None,
         };
-        let (plans, touches) = (op.plans.clone(), op.touches.clone());
+        // Whoever folds again plans again.
+        let (plans, touches) = (std::mem::take(&mut op.plans), op.touches.clone());
         self.issue_for(id, Command::Fold { op: id, plans, touches, request });
     }
 

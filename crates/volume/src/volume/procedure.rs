@@ -174,10 +174,11 @@ impl Volume {
         // what is to be flushed.
         let oldest = self.unapplied.first().copied().unwrap_or(u64::MAX);
         let covered = |upto: u64| upto < oldest || !self.keeps(Rule::FlushWaits);
-        let (requests, later): (Vec<_>, Vec<_>) =
-            self.want_flush.iter().copied().partition(|(_, upto)| covered(*upto));
         let in_place = oldest.min(self.next_sequence) - 1;
-        if (self.want_room && in_place > self.released) || !requests.is_empty() {
+        let any = self.want_flush.iter().any(|(_, upto)| covered(*upto));
+        if (self.want_room && in_place > self.released) || any {
+            let (requests, later): (Vec<_>, Vec<_>) =
+                self.want_flush.iter().copied().partition(|(_, upto)| covered(*upto));
             self.want_flush = later;
             return self.start(Goal::Flush(requests), &FLUSH);
         }
