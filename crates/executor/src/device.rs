@@ -17,8 +17,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 /// Bytes of one request to the volume, at most.
 const PIECE: u64 = 4 << 20;
 
-/// A volume. Calls of [`BlockDevice`] wait for their answers; what is submitted does not. Any number
-/// of threads may call.
+/// A volume. Calls of [`BlockDevice`] wait for their answers; what is submitted does not. Any
+/// number of threads may call.
 pub struct VolumeDevice {
     name: Arc<str>,
     bytes: u64,

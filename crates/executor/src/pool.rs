@@ -23,8 +23,8 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// A buffer of `len` bytes, rounded up to whole pages. It holds anything: whoever takes it fills
-    /// it.
+    /// A buffer of `len` bytes, rounded up to whole pages. It holds anything: whoever takes it
+    /// fills it.
     pub(crate) fn take(&mut self, len: usize) -> AlignedBuffer {
         let buffer = self.free.get_mut(len.div_ceil(ALIGNMENT)).and_then(Vec::pop);
         if let Some(buffer) = &buffer {
