@@ -169,9 +169,9 @@ impl VolumeDevice {
         Ok(())
     }
 
-    /// Writes at `offset`, at most 4 MiB in whole sectors of 512, without waiting for the end, which
-    /// comes to `answers` as [`submit_read`](Self::submit_read) says. Waits only for writes of parts
-    /// of sectors that are under way.
+    /// Writes at `offset`, at most 4 MiB in whole sectors of 512, without waiting for the end: it
+    /// comes to `answers` as [`submit_read`](Self::submit_read) says. Waits only for writes of
+    /// parts of sectors that are under way.
     ///
     /// # Errors
     /// As [`submit_read`](Self::submit_read).

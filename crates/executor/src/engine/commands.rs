@@ -142,8 +142,8 @@ fn groups(records: &[Logged]) -> impl Iterator<Item = &[Logged]> {
     std::iter::from_fn(move || {
         let first = rest.first()?;
         let together = |(one, next): &(&Logged, &Logged)| {
-            let fits = next.end() - first.at <= MAX_OPERATION as u64;
-            one.role == next.role && one.end() == next.at && fits
+            let adjoin = one.role == next.role && one.end() == next.at;
+            adjoin && next.end() - first.at <= MAX_OPERATION as u64
         };
         let count = 1 + rest.iter().zip(&rest[1..]).take_while(together).count();
         let (group, later) = rest.split_at(count);
