@@ -394,6 +394,7 @@ impl<'m> Engine<'m> {
                 self.wakes.extend(reply.give(result.map(|()| pieces).map_err(Failed::from)));
             }
             Effect::Forget(op) => {
+                self.write_records_of(op);
                 if let Some(buffers) = self.buffers.remove(&op) {
                     buffers.give_back(&mut self.carrier.pool);
                 }

@@ -39,6 +39,7 @@ impl Engine<'_> {
                 self.carrier.read(id, op, role, at, rows);
             }
             Command::Fold { op, plans, touches, request } => {
+                self.write_records_of(op);
                 let asked = request.and_then(|request| self.kept.asked.get(&request));
                 let data = asked.and_then(|asked| asked.data.as_ref());
                 let buffers = self.buffers.entry(op).or_default();
@@ -100,6 +101,14 @@ impl Engine<'_> {
             Command::Copy { role, from, to } => self.carrier.copy(id, role, from, to),
             Command::Flush { role } => self.carrier.flush(id, role),
             Command::Put { role, at, bytes } => self.carrier.put(id, role, at, bytes),
+        }
+    }
+
+    /// An operation's blocks are about to change or to go: records that wait are of those that it
+    /// has now.
+    pub(super) fn write_records_of(&mut self, op: OpId) {
+        if self.records.iter().any(|record| record.op == op) {
+            self.write_records();
         }
     }
 
