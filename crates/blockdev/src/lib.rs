@@ -44,7 +44,7 @@ pub use judgement::{Faulty, Judgement, TagFault};
 pub use limited::LimitedDevice;
 pub use marked::{MAX_MARKS, MarkedDevice, MarksError};
 pub use medium::DeviceMedium;
-pub use memory::{MemoryDevice, NoMemory, check_memory, memory_available, zeroed_memory};
+pub use memory::{MemoryDevice, NoMemory, check_memory, memory_available, try_zeroed_memory, zeroed_memory};
 pub use pumice_durable::remove_unfinished;
 pub use system::{
     ask_silent_peer, check_new_file, free_bytes, give_memory_back, prefetch, prefetch_far,

@@ -35,13 +35,7 @@ impl MemoryDevice {
     /// # Errors
     /// If this machine does not have that much memory.
     pub fn try_new(name: &str, size: u64) -> Result<Self, NoMemory> {
-        check_memory(size)?;
-        let no_memory = || NoMemory { needed: size, available: 0 };
-        let size = usize::try_from(size).map_err(|_| no_memory())?;
-        let mut content = Vec::new();
-        // A limit of the process may be lower than what the machine has.
-        content.try_reserve_exact(size).map_err(|_| no_memory())?;
-        Ok(Self::with_content(name, zeros_in(content, size)))
+        Ok(Self::with_content(name, try_zeroed_memory(size)?))
     }
 
     /// A device that holds `content`.
@@ -84,6 +78,20 @@ pub fn check_memory(needed: u64) -> Result<(), NoMemory> {
 #[must_use]
 pub fn zeroed_memory(size: usize) -> Vec<u8> {
     zeros_in(Vec::with_capacity(size), size)
+}
+
+/// The same, for a size that comes from outside.
+///
+/// # Errors
+/// If this machine does not have that much memory, or the process may not have it.
+pub fn try_zeroed_memory(size: u64) -> Result<Vec<u8>, NoMemory> {
+    check_memory(size)?;
+    let no_memory = || NoMemory { needed: size, available: 0 };
+    let size = usize::try_from(size).map_err(|_| no_memory())?;
+    let mut content = Vec::new();
+    // A limit of the process may be lower than what the machine has.
+    content.try_reserve_exact(size).map_err(|_| no_memory())?;
+    Ok(zeros_in(content, size))
 }
 
 /// Makes `size` zeros of memory that is empty and has the room.

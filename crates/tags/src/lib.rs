@@ -36,6 +36,6 @@ mod simulation;
 mod view;
 
 pub use device::{OpenError, TaggedDevice};
-pub use memory::TaggedMemory;
+pub use memory::{NewMemoryError, TaggedMemory};
 pub use place::{PlaceError, make_in_memory, open_place, serial_of};
 pub use pumice_blockdev::DeviceMedium;

@@ -8,8 +8,8 @@ use crate::geometry::{Geometry, InvalidGeometry, MIN_LOG};
 use crate::page::{Judged, Origin, judge};
 use crate::refusals::{Refusals, Ruling};
 use pumice_blockdev::{
-    BlockDevice, IoError, Operation, TagCounts, TagFormat, Tagged, prefetch, prefetch_far, stream,
-    zeroed_memory,
+    BlockDevice, IoError, NoMemory, Operation, TagCounts, TagFormat, Tagged, prefetch, prefetch_far, stream,
+    try_zeroed_memory,
 };
 use pumice_protect::command::{Prchk, Tags};
 use pumice_protect::format::Format;
@@ -39,6 +39,17 @@ pub struct TaggedMemory {
     refusals: Refusals,
 }
 
+/// Why there is no drive in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NewMemoryError {
+    /// It cannot have tags.
+    #[error(transparent)]
+    Geometry(#[from] InvalidGeometry),
+    /// There is no memory for it.
+    #[error(transparent)]
+    NoMemory(#[from] NoMemory),
+}
+
 /// Where the data and metadata of some blocks lie.
 struct Places {
     data: Range<usize>,
@@ -49,20 +60,17 @@ impl TaggedMemory {
     /// A drive of `size` bytes in blocks of `block` bytes. The system provides the memory now.
     ///
     /// # Errors
-    /// As [`Geometry::new`].
-    ///
-    /// # Panics
-    /// If `size` does not fit the address space.
+    /// As [`Geometry::new`], or if this machine does not have the memory for data and metadata.
     pub fn new(
         name: &str,
         size: u64,
         block: u32,
         metadata: impl Into<MetadataFormat>,
-    ) -> Result<Self, InvalidGeometry> {
+    ) -> Result<Self, NewMemoryError> {
         let geometry = Geometry::new(size, block, block, metadata, MIN_LOG)?;
-        let metadata = geometry.blocks() * geometry.format().metadata_bytes() as u64;
-        let bytes = usize::try_from(size + metadata + geometry.blocks().div_ceil(8));
-        let mut content = zeroed_memory(bytes.expect("it fits memory"));
+        let metadata = geometry.blocks().saturating_mul(geometry.format().metadata_bytes() as u64);
+        let beside = metadata.saturating_add(geometry.blocks().div_ceil(8));
+        let mut content = try_zeroed_memory(size.saturating_add(beside))?;
         content[places(&geometry, 0..geometry.blocks()).metadata].fill(0xFF);
         Ok(Self {
             name: name.to_owned(),

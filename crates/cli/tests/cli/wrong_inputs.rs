@@ -287,3 +287,26 @@ fn sizes_that_no_machine_has_are_refused_by_name() {
         assert!(!message.contains("panicked"), "{message}");
     }
 }
+
+/// The machine has the memory, and the process may not have it.
+#[test]
+fn drives_in_memory_that_a_process_has_no_room_for_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("node.toml");
+    let text = "listen = \"127.0.0.1:0\"\n[[drive]]\nbackend = \"mem:1GiB\"\npi = 16\n";
+    fs::write(&config, text).unwrap();
+    let state = folder.path().to_str().unwrap();
+    let node = ["node", "--listen", "127.0.0.1:0", "--state-dir", state, "--drive"];
+    let cases: [(&[&str], &str, &str); 4] = [
+        (&node, "mem:1GiB", "--drive 'mem:1073741824'"),
+        (&node, "mem:1GiB,pi=16", "--drive 'mem:1073741824'"),
+        (&node, "mem:1GiB,pi=64", "--drive 'mem:1073741824'"),
+        (&["node", "--config"], config.to_str().unwrap(), "node.toml: drive 1: backend: 'mem:1073741824'"),
+    ];
+    for (words, value, field) in cases {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -v 600000; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_pumice")]);
+        let message = refusal(command.args(words).arg(value));
+        assert!(message.contains(field) && message.contains("of memory"), "{words:?} {value}: {message}");
+    }
+}

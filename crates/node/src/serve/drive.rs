@@ -11,6 +11,7 @@ use pumice_protect::block_format::BlockFormat;
 use pumice_protect::format::{Place, Type};
 use pumice_protect::guard::Guard;
 use pumice_protect::metadata::MetadataFormat;
+use pumice_tags::{NewMemoryError, PlaceError};
 use pumice_units::{format_binary, parse_size};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -117,8 +118,11 @@ impl Backend {
 }
 
 fn no_memory(error: NoMemory) -> String {
-    let (needed, available) = (format_binary(error.needed), format_binary(error.available));
-    format!("it needs {needed} of memory, and {available} are available")
+    let needed = format_binary(error.needed);
+    match error.available {
+        0 => format!("it needs {needed} of memory, and this process may not have so much"),
+        available => format!("it needs {needed} of memory, and {} are available", format_binary(available)),
+    }
 }
 
 /// The last part of a path: hosts are shown that, where it lies is the operator's affair.
@@ -257,7 +261,13 @@ impl Drive {
                 let device: Arc<dyn BlockDevice> = match tagging {
                     Some(tagging) => {
                         check_memory(tagging.memory_bytes(*size, block_size)).map_err(too_large)?;
-                        Arc::new(tagging.in_memory(name, *size, block_size)?)
+                        let device = tagging.in_memory(name, *size, block_size);
+                        Arc::new(device.map_err(|error| match error {
+                            NewMemoryError::NoMemory(error) => too_large(error),
+                            NewMemoryError::Geometry(error) => {
+                                TaggingError::from(PlaceError::from(error)).into()
+                            }
+                        })?)
                     }
                     None => Arc::new(MemoryDevice::try_new(name, *size).map_err(too_large)?),
                 };

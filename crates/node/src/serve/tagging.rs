@@ -5,7 +5,7 @@ use pumice_protect::format::Place;
 use pumice_protect::guard::Guard;
 use pumice_protect::metadata::MetadataFormat;
 use pumice_tags::file::TagError;
-use pumice_tags::{PlaceError, TaggedDevice, TaggedMemory, open_place, serial_of};
+use pumice_tags::{NewMemoryError, PlaceError, TaggedDevice, TaggedMemory, open_place, serial_of};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::{error, info, warn};
@@ -157,9 +157,14 @@ impl Tagging {
     /// A drive in memory with tags, of `size` bytes in blocks of `block` bytes.
     ///
     /// # Errors
-    /// If the size is not a whole number of blocks.
-    pub(super) fn in_memory(&self, name: &str, size: u64, block: u32) -> Result<TaggedMemory, TaggingError> {
-        Ok(TaggedMemory::new(name, size, block, self.metadata).map_err(PlaceError::from)?)
+    /// If the size is not a whole number of blocks, or there is not so much memory.
+    pub(super) fn in_memory(
+        &self,
+        name: &str,
+        size: u64,
+        block: u32,
+    ) -> Result<TaggedMemory, NewMemoryError> {
+        TaggedMemory::new(name, size, block, self.metadata)
     }
 
     /// Puts the tags beside a drive at `path`.

@@ -185,3 +185,15 @@ fn sizes_that_are_no_whole_blocks_are_refused() {
     assert!(TaggedMemory::new("m", 0, 512, Guard::Crc16).is_err());
     assert!(TaggedMemory::new("m", 4096, 1024, Guard::Crc16).is_err());
 }
+
+#[test]
+fn a_drive_for_which_there_is_no_memory_is_refused() {
+    for size in [1 << 50, 1 << 62, u64::MAX - 4095] {
+        for metadata in [MetadataFormat::tuple(Guard::Crc16), MetadataFormat::tuple(Guard::Crc64)] {
+            let refused = TaggedMemory::new("m", size, 4096, metadata).err();
+            assert!(matches!(refused, Some(NewMemoryError::NoMemory(_))), "{size}: {refused:?}");
+        }
+    }
+    let refused = TaggedMemory::new("m", 4097, 4096, Guard::Crc16).err();
+    assert!(matches!(refused, Some(NewMemoryError::Geometry(_))), "{refused:?}");
+}
