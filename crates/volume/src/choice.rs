@@ -22,7 +22,7 @@ const EARLY: (u64, u64) = (25_000_000, 16);
 /// A kind of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Writes of windows of which every data block is new.
+    /// Writes of rows of which every data block is new.
     FullStripes,
     /// All other writes.
     PartialWrites,

@@ -282,6 +282,7 @@ fn a_volume_whose_parity_the_nodes_make_is_scrubbed_and_repaired_under_load() {
     repaired_under_load(&world, &names, &served, chunks);
     let status = world.ask(&["status", "vault"]);
     assert!(status["parity"]["near_writes"].as_u64().unwrap() > 100, "{status}");
+    assert!(status["parity"]["ways"].is_null(), "{status}");
     assert_eq!(served.terminate(), Some(0));
     drop(nodes);
     clean(&world.drives);

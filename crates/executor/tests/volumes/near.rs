@@ -4,8 +4,8 @@ use crate::world::{Random, spec, stop, wait_for};
 use pumice_blockdev::BlockDevice;
 use pumice_buffer::SharedBuffer;
 use pumice_executor::{
-    Consistency, CreateSpec, Links, MemberDrive, Offload, OpenOptions, PlanSpec, ServedVolume, Work, create,
-    open, plan,
+    Consistency, CreateSpec, Links, MemberDrive, Offload, OpenOptions, PlanSpec, ServedVolume, Way, Work,
+    create, open, plan,
 };
 use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
@@ -415,6 +415,36 @@ fn writes_that_nodes_make_are_what_was_written_also_after_a_crash() {
         assert_eq!(torn(&nodes.members(), &volume), [] as [u64; 0]);
         stop(volume);
     }
+}
+
+/// Trials take writes from one way to the other while neighbours in the same rows are under way.
+#[test]
+fn a_volume_that_measures_its_ways_holds_what_was_written() {
+    let nodes = Nodes::start(5, 4 * MIB, 3 * MIB);
+    let drives = nodes.members();
+    let made = spec(Level::Raid5, Some(Layout::LeftSymmetric), CHUNK);
+    create(&drives, &CreateSpec { component_bytes: Some(MIB), ..made }, |_, _| {}).unwrap();
+    let measured = OpenOptions { offload: Offload::Auto, ..OpenOptions::default() };
+    let volume = open(&drives, &measured).unwrap();
+    let ways = volume.status().unwrap().ways.unwrap();
+    assert!(ways.iter().all(|standing| standing.way == Way::Near && standing.verdicts == 0));
+    let device = volume.device();
+    let mut model = vec![0; device.size_bytes() as usize];
+    for round in 0..4 {
+        churn(&device, &mut model, round, 60);
+        let mut read = vec![0; model.len()];
+        device.read_at(0, &mut read).unwrap();
+        assert!(read == model, "round {round}");
+    }
+    let status = volume.status().unwrap();
+    println!("{} near, {} far, {:?}", status.near_writes, status.far_writes, status.ways);
+    assert!(status.near_writes + status.far_writes > 400 && status.errors.is_empty());
+    assert_eq!(torn(&nodes.members(), &volume), [] as [u64; 0]);
+    stop(volume);
+    // What is forced is not measured.
+    let volume = open(&drives, &options(Consistency::Log)).unwrap();
+    assert_eq!(volume.status().unwrap().ways, None);
+    stop(volume);
 }
 
 #[test]
