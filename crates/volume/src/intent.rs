@@ -374,7 +374,7 @@ mod tests {
     /// While a member is missing every region may be written, one after the other.
     #[test]
     fn regions_that_nobody_writes_take_no_memory_while_bits_stay() {
-        let mut intent = Intent::new(vec![0; 256 + 1280], 65536, 8000);
+        let mut intent = Intent::new(vec![0; 3 * 512], 65536, 8000);
         let bytes = |region: u64| region * 65536..region * 65536 + 4096;
         intent.enter(&bytes(7999));
         for region in 0..1000 {
