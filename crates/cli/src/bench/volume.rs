@@ -1,6 +1,7 @@
 //! `pumice bench volume`: a volume over drives in memory, in this process or in node processes.
 
 mod human;
+mod load;
 
 use super::scrub::median;
 use crate::failure::Failure;
@@ -9,13 +10,12 @@ use crate::remote::connect;
 use crate::text::{print, print_json};
 use clap::{Args, ValueEnum};
 use human::human;
+use load::{Places, Shape, load};
 use pumice_blockdev::{BlockDevice, LimitedDevice, MemoryDevice, check_memory};
-use pumice_buffer::SharedBuffer;
 use pumice_executor::{
     Consistency, CreateSpec, MemberDrive, Offload, OpenOptions, ServedVolume, Status, VolumeDevice, create,
     open,
 };
-use pumice_flash::Random;
 use pumice_initiator::DigestPolicy;
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
@@ -26,7 +26,6 @@ use serde::Serialize;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The member that is lost.
@@ -266,27 +265,6 @@ struct Counts {
     sockets: u64,
 }
 
-/// Places of requests.
-#[derive(Clone, Copy)]
-enum Places<'p> {
-    /// One after another.
-    InOrder,
-    Random,
-    /// Random ones of these.
-    Of(&'p [u64]),
-}
-
-/// A kind of request.
-struct Shape<'p> {
-    work: &'static str,
-    writes: bool,
-    places: Places<'p>,
-    bytes: u64,
-    depth: usize,
-    /// Flush after so many writes; 0: never.
-    flush_every: u64,
-}
-
 /// Runs the command.
 pub(crate) fn run(args: &VolumeArgs) -> Result<ExitCode, Failure> {
     if !(0.05..=600.0).contains(&args.seconds) {
@@ -363,11 +341,11 @@ fn wait(volume: &ServedVolume, is: impl Fn(&Status) -> bool) -> Result<(), Failu
 
 fn measure(args: &VolumeArgs, world: &World, shape: &Shape<'_>) -> Result<Case, Failure> {
     // The first requests make the superblocks dirty, and set bits.
-    load(&*world.device, shape, 0.02, 0)?;
+    load(&world.device, shape, 0.02, 0)?;
     let before = world.counts()?;
     let (mut rates, mut took) = (Vec::new(), Vec::new());
     for round in 1..=args.rounds {
-        let (rate, mut times) = load(&*world.device, shape, args.seconds, u64::from(round))?;
+        let (rate, mut times) = load(&world.device, shape, args.seconds, u64::from(round))?;
         rates.push(rate);
         took.append(&mut times);
     }
@@ -391,66 +369,6 @@ fn measure(args: &VolumeArgs, world: &World, shape: &Shape<'_>) -> Result<Case, 
         near_writes,
         far_writes,
     })
-}
-
-/// Requests a second, and what each of them took in nanoseconds.
-fn load(
-    device: &dyn BlockDevice,
-    shape: &Shape<'_>,
-    seconds: f64,
-    round: u64,
-) -> Result<(f64, Vec<u64>), Failure> {
-    let count = device.size_bytes() / shape.bytes;
-    if count < shape.depth as u64 {
-        return Err(Failure::new("--drive: the volume is too small"));
-    }
-    let began = Instant::now();
-    let end = began + Duration::from_secs_f64(seconds);
-    let written = AtomicU64::new(1);
-    let worker = |thread: u64| -> Result<Vec<u64>, Failure> {
-        let mut buffer = vec![0x5A; shape.bytes as usize];
-        // As the server of a volume has what users send.
-        let data = SharedBuffer::copy_of(&buffer);
-        let (mut took, mut number) = (Vec::new(), thread);
-        let mut random = Random::new(round << 32 | thread);
-        // One request at least, or there is no rate: a busy machine may begin a thread late.
-        while took.is_empty() || Instant::now() < end {
-            let at = match shape.places {
-                Places::InOrder => number % count * shape.bytes,
-                Places::Random => random.next_u64() % count * shape.bytes,
-                Places::Of(places) => places[(random.next_u64() % places.len() as u64) as usize],
-            };
-            number += shape.depth as u64;
-            let asked = Instant::now();
-            match shape.writes {
-                true => device.write_shared(at, &data)?,
-                false => device.read_at(at, &mut buffer)?,
-            }
-            // Relaxed: only the number matters.
-            let number = written.fetch_add(1, Ordering::Relaxed);
-            if shape.flush_every > 0 && number.is_multiple_of(shape.flush_every) {
-                device.flush()?;
-            }
-            took.push(u64::try_from(asked.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        }
-        Ok(took)
-    };
-    let took = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..shape.depth as u64)
-            .map(|thread| {
-                scope.spawn({
-                    let worker = &worker;
-                    move || worker(thread)
-                })
-            })
-            .collect();
-        let mut all = Vec::new();
-        for thread in threads {
-            all.append(&mut thread.join().map_err(|_| Failure::new("a thread panicked"))??);
-        }
-        Ok::<_, Failure>(all)
-    })?;
-    Ok((took.len() as f64 / began.elapsed().as_secs_f64(), took))
 }
 
 fn rebuild(world: &World, chunk: u64) -> Result<Case, Failure> {
