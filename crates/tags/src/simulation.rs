@@ -468,7 +468,7 @@ fn no_cut_parts_a_block_from_its_metadata() {
 fn each_protective_step_is_needed() {
     for mutation in ALL {
         let shape = if mutation.is_of_torn_blocks() { Shape::Blocks } else { Shape::Sectors };
-        let found = (0..4000).find_map(|seed| round(seed, shape, Some(mutation)).err());
+        let found = (0..10_000).find_map(|seed| round(seed, shape, Some(mutation)).err());
         println!("{mutation:?}: {found:?}");
         assert!(found.is_some(), "{mutation:?} makes no difference");
     }
