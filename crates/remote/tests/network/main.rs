@@ -169,17 +169,22 @@ fn a_success_that_brings_fewer_bytes_is_an_error() {
     }
 }
 
-#[test]
-fn a_silent_node_is_noticed_and_can_be_reached_again() {
-    let (server, _) = filled();
-    let silent = Arc::new(OnceLock::new());
-    let once = Arc::clone(&silent);
+/// A node that says nothing from the first read of [`LEN`] bytes on, until the proxy is released.
+fn falls_silent(server: &Server) -> (Proxy, RemoteNode) {
+    let once = OnceLock::new();
     let proxy = Proxy::start(server.address(), move |pdu| match data_len(pdu) == LEN {
         true if once.set(()).is_ok() => Then::Hold,
         _ => Then::Pass,
     });
     let dial = Dial { deadline: Duration::from_millis(500), ..dial(proxy.address, DigestPolicy::Off) };
     let node = RemoteNode::connect(dial).unwrap();
+    (proxy, node)
+}
+
+#[test]
+fn a_silent_node_is_noticed_and_can_be_reached_again() {
+    let (server, _) = filled();
+    let (proxy, node) = falls_silent(&server);
     let why = unreachable(read(&node));
     assert!(why.contains("no answer"), "{why}");
     let why = unreachable(memory(&node));
@@ -195,14 +200,7 @@ fn a_silent_node_is_noticed_and_can_be_reached_again() {
 fn a_node_that_was_held_and_silent_is_taken_again_when_it_answers() {
     let (server, writer) = filled();
     drop(writer);
-    let silent = Arc::new(OnceLock::new());
-    let once = Arc::clone(&silent);
-    let proxy = Proxy::start(server.address(), move |pdu| match data_len(pdu) == LEN {
-        true if once.set(()).is_ok() => Then::Hold,
-        _ => Then::Pass,
-    });
-    let dial = Dial { deadline: Duration::from_millis(500), ..dial(proxy.address, DigestPolicy::Off) };
-    let node = RemoteNode::connect(dial).unwrap();
+    let (proxy, node) = falls_silent(&server);
     while let Err(error) = node.hold() {
         assert_eq!(error.kind(), ErrorKind::Busy, "the writer has not gone yet: {error}");
     }
