@@ -28,9 +28,8 @@ pub(crate) type Answer = Result<Vec<Piece>, Failed>;
 /// returns wakes who waits for the answer.
 type Told = Box<dyn FnOnce(Answer) -> Option<Wake> + Send>;
 
-/// Wakes somebody. That costs more than an answer, and may take the processor from whoever does it;
-/// so it comes after all answers that there are.
-/// It does so when it is dropped.
+/// Wakes somebody when it is dropped. That costs more than an answer, and may take the processor
+/// from the thread that does it; so it comes after all answers of a round.
 pub(crate) struct Wake(Option<Box<dyn FnOnce() + Send>>);
 
 impl Wake {
