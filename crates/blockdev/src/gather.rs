@@ -56,6 +56,16 @@ pub struct Part {
     pub len: usize,
 }
 
+/// A piece that should be the XOR of the others, so that the guards of its blocks follow from
+/// theirs and need not be computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sum {
+    /// The index of the piece.
+    pub part: usize,
+    /// The index of a piece that does not count.
+    pub without: Option<usize>,
+}
+
 /// Pieces to read into a buffer. They must not overlap in the buffer.
 #[derive(Debug)]
 pub struct Gather {
@@ -65,6 +75,8 @@ pub struct Gather {
     pub buffer: AlignedBuffer,
     /// The pieces.
     pub parts: Vec<Part>,
+    /// A piece that should be the sum of others. A hint: devices without tags do not need it.
+    pub sum: Option<Sum>,
 }
 
 /// A finished gather.
@@ -81,6 +93,9 @@ pub struct Gathered {
     /// For devices with tags, the results of checking the other pieces, by index. No piece is
     /// refused because of its tag.
     pub judged: Vec<(usize, Judgement)>,
+    /// The same for the piece that should be a [sum](Gather::sum), if it was checked as one: all of
+    /// its blocks fit their tags if it is that sum, and nothing is known if it is not.
+    pub if_sum: Option<(usize, Judgement)>,
 }
 
 /// A gather with parts under way.
@@ -102,6 +117,8 @@ pub struct Gatherer {
     devices: Vec<Arc<dyn BlockDevice>>,
     /// One for each device.
     readers: Vec<Reader>,
+    /// Room for guards.
+    guards: Vec<u64>,
     carrier: Carrier,
     ready: VecDeque<Gathered>,
     in_flight: usize,
@@ -127,7 +144,7 @@ impl Gatherer {
             Engine::Threads => Carrier::Threads(Threads::new(depth)?),
         };
         let readers = devices.iter().map(|_| Reader::default()).collect();
-        Ok(Self { devices, readers, carrier, ready: VecDeque::new(), in_flight: 0 })
+        Ok(Self { devices, readers, guards: Vec::new(), carrier, ready: VecDeque::new(), in_flight: 0 })
     }
 
     /// Gathers submitted and not yet handed back.
@@ -141,7 +158,7 @@ impl Gatherer {
     /// # Panics
     /// If a part names no device, or lies outside the buffer.
     pub fn submit(&mut self, gather: Gather) {
-        let Gather { tag, mut buffer, parts } = gather;
+        let Gather { tag, mut buffer, parts, sum } = gather;
         assert!(
             parts.iter().all(|p| p.device < self.devices.len()
                 && p.at.checked_add(p.len).is_some_and(|end| end <= buffer.len())),
@@ -150,7 +167,11 @@ impl Gatherer {
         self.in_flight += 1;
         let (mut failures, mut judged) = (Vec::new(), Vec::new());
         let mut carried = Vec::new();
-        for (i, part) in parts.iter().enumerate() {
+        let last = sum.map(|sum| sum.part).filter(|last| *last < parts.len());
+        let others = (0..parts.len()).filter(|i| Some(*i) != last);
+        let mut if_sum = None;
+        for i in others.chain(last) {
+            let part = &parts[i];
             let device = &self.devices[part.device];
             let can_carry = match &self.carrier {
                 Carrier::None => false,
@@ -161,13 +182,29 @@ impl Gatherer {
                 carried.push(i);
                 continue;
             }
+            let summed = match sum.filter(|_| Some(i) == last && carried.is_empty()) {
+                Some(sum) => self.read_sum(&parts, sum, &mut buffer),
+                None => Ok(None),
+            };
+            match summed {
+                Ok(None) => {}
+                Ok(Some(judgement)) => {
+                    if_sum = Some((i, judgement));
+                    continue;
+                }
+                Err(error) => {
+                    failures.push((i, error));
+                    continue;
+                }
+            }
+            let device = &self.devices[part.device];
             let (bytes, reader) = (&mut buffer[part.at..part.at + part.len], &mut self.readers[part.device]);
             match read_in_order(&**device, part.offset, bytes, reader) {
                 Ok(judgement) => judged.extend(judgement.map(|judgement| (i, judgement))),
                 Err(error) => failures.push((i, error)),
             }
         }
-        let gather = Gathered { tag, buffer, parts, failures, judged };
+        let gather = Gathered { tag, buffer, parts, failures, judged, if_sum };
         let flight = Flight { gather, left: carried.len() };
         match &mut self.carrier {
             _ if carried.is_empty() => self.ready.push_back(flight.gather),
@@ -175,6 +212,35 @@ impl Gatherer {
             Carrier::Ring(ring) => ring.submit(flight, &carried, &self.devices),
             Carrier::Threads(threads) => threads.submit(flight, &carried, &self.devices),
         }
+    }
+
+    /// Reads the piece that should be a sum of the others, which were read just now, and checks its
+    /// tags by their guards. `None` if that does not show that all its blocks would fit.
+    fn read_sum(
+        &mut self,
+        parts: &[Part],
+        sum: Sum,
+        buffer: &mut AlignedBuffer,
+    ) -> Result<Option<Judgement>, IoError> {
+        let part = &parts[sum.part];
+        let Some(tagged) = self.devices[part.device].tagged() else { return Ok(None) };
+        let (format, mut count) = (tagged.format(), 0);
+        self.guards.clear();
+        self.guards.resize(part.len / format.block_bytes as usize, 0);
+        for (i, of) in parts.iter().enumerate() {
+            if i == sum.part || Some(i) == sum.without {
+                continue;
+            }
+            let tagged = self.devices[of.device].tagged().filter(|tagged| tagged.format() == format);
+            let reader = &mut self.readers[of.device];
+            let guards = tagged.and_then(|tagged| tagged.guards(of.offset, of.len, reader));
+            let Some(guards) = guards.filter(|_| of.len == part.len) else { return Ok(None) };
+            self.guards.iter_mut().zip(guards).for_each(|(sum, guard)| *sum ^= guard);
+            count += 1;
+        }
+        format.metadata.guard().sums(&mut self.guards, count, format.block_bytes as usize);
+        let (bytes, reader) = (&mut buffer[part.at..part.at + part.len], &mut self.readers[part.device]);
+        tagged.read_expecting(part.offset, bytes, &self.guards, reader)
     }
 
     /// A finished gather. With `wait`, waits for one while any is in flight.
@@ -238,7 +304,12 @@ mod tests {
             for (tag, (offset, len)) in shapes.into_iter().enumerate() {
                 let pitch = 48 << 10;
                 let parts = (0..5).map(|device| Part { device, offset, at: device * pitch, len }).collect();
-                gatherer.submit(Gather { tag: tag as u64, buffer: AlignedBuffer::new(5 * pitch), parts });
+                gatherer.submit(Gather {
+                    tag: tag as u64,
+                    buffer: AlignedBuffer::new(5 * pitch),
+                    parts,
+                    sum: None,
+                });
             }
             let mut seen = vec![false; shapes.len()];
             while let Some(done) = gatherer.next(true) {
@@ -266,7 +337,7 @@ mod tests {
             // Past the end of a file; fine; unreadable; fine.
             let parts =
                 vec![part(0, 100 * 4096, 0), part(1, 0, 4096), part(2, 4096, 8192), part(2, 0, 12288)];
-            gatherer.submit(Gather { tag: 1, buffer: AlignedBuffer::new(16384), parts });
+            gatherer.submit(Gather { tag: 1, buffer: AlignedBuffer::new(16384), parts, sum: None });
             let done = gatherer.next(true).unwrap();
             let mut failed: Vec<usize> = done.failures.iter().map(|(i, _)| *i).collect();
             failed.sort_unstable();
@@ -286,7 +357,7 @@ mod tests {
                 let parts =
                     (0..50).map(|i| Part { device: i % 2, offset: i as u64 * 4096, at: i * 4096, len: 4096 });
                 let buffer = AlignedBuffer::new(50 * 4096);
-                gatherer.submit(Gather { tag, buffer, parts: parts.collect() });
+                gatherer.submit(Gather { tag, buffer, parts: parts.collect(), sum: None });
             }
         }
     }

@@ -38,7 +38,7 @@ pub use error::{IoError, Operation};
 pub use faulty::{Counts, FaultyDevice};
 pub use file::{Direct, FileDevice, OpenMode, Options};
 pub use flash_counts::FlashCounts;
-pub use gather::{Engine, Gather, Gathered, Gatherer, Part};
+pub use gather::{Engine, Gather, Gathered, Gatherer, Part, Sum};
 pub use hooked::HookedDevice;
 pub use judgement::{Faulty, Judgement, TagFault};
 pub use limited::LimitedDevice;

@@ -76,6 +76,28 @@ pub trait Tagged: Send + Sync {
         Ok(judgement)
     }
 
+    /// The guards of the data that the last [`read_checked`](Self::read_checked) with this state
+    /// left in its buffer, if it read exactly this range and they are still known.
+    fn guards<'r>(&self, _offset: u64, _len: usize, _reader: &'r mut Reader) -> Option<&'r [u64]> {
+        None
+    }
+
+    /// [`read_checked`](Self::read_checked) for a caller who knows the guards of the blocks without
+    /// computing them: the result holds if the bytes in `buf` have these. `None` if they do not all
+    /// fit, or if that cannot be told; `buf` is undefined then.
+    ///
+    /// # Errors
+    /// As [`read_judged`](Self::read_judged).
+    fn read_expecting(
+        &self,
+        _offset: u64,
+        _buf: &mut [u8],
+        _guards: &[u64],
+        _reader: &mut Reader,
+    ) -> Result<Option<Judgement>, IoError> {
+        Ok(None)
+    }
+
     /// Reads whole blocks with their metadata and checks nothing. Data and metadata are of one
     /// version. The metadata of a block that has none are all FFh, an escape.
     ///

@@ -414,7 +414,7 @@ impl DataNode for LocalNode {
             parts.push(Part { device, offset: piece.offset, at: piece.at, len: piece.len });
         }
         let mut lent = self.borrow_workers(1)?;
-        lent.workers[0].gatherer.submit(Gather { tag: 0, buffer, parts });
+        lent.workers[0].gatherer.submit(Gather { tag: 0, buffer, parts, sum: None });
         let done = lent.workers[0].gatherer.next(true).expect("one gather was submitted");
         drop(lent);
         let mut failures = Vec::with_capacity(done.failures.len());

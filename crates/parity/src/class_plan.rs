@@ -69,6 +69,17 @@ impl ClassPlan {
         self.rows
     }
 
+    /// A source that is the XOR of the others if [`check`](Self::check) finds no row that is not
+    /// zero, and a source that does not count for that.
+    #[must_use]
+    pub fn sum(&self) -> Option<(usize, Option<usize>)> {
+        match &self.check {
+            Check::Xor => Some((self.tiles.iter().map(Matrix::columns).sum::<usize>().checked_sub(1)?, None)),
+            Check::Pq { p, q, .. } => Some((*p, Some(*q))),
+            Check::Generic => None,
+        }
+    }
+
     /// Which rows are not zero. Writes nothing but, where there are more sources than a kernel
     /// takes, scratch memory.
     ///

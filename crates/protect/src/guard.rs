@@ -90,6 +90,23 @@ impl Guard {
     }
 }
 
+impl Guard {
+    /// Turns the XORs of the guards of `count` messages of `len` bytes each into the guards of the
+    /// XORs of these messages.
+    ///
+    /// A guard is a linear function of the message, plus the guard of as many zeros: of an even
+    /// number of messages, the latter cancels.
+    ///
+    /// # Panics
+    /// If `len` is above 4096.
+    pub fn sums(self, guards: &mut [u64], count: usize, len: usize) {
+        if count.is_multiple_of(2) && self.ones() != 0 {
+            let zeros = self.of(&[0; 4096][..len]);
+            guards.iter_mut().for_each(|guard| *guard ^= zeros);
+        }
+    }
+}
+
 impl fmt::Display for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -138,5 +155,25 @@ impl Crc {
     #[must_use]
     pub const fn value(&self) -> u64 {
         self.guard.finish(self.register)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guard_of_a_sum_follows_from_those_of_its_terms() {
+        for (guard, len) in Guard::ALL.into_iter().flat_map(|guard| [(guard, 512), (guard, 4096)]) {
+            let (mut sum, mut guards) = (vec![0; len], 0);
+            for count in 1..6 {
+                let term: Vec<u8> = (0..len).map(|i| (i * count + i / 7 + count) as u8).collect();
+                sum.iter_mut().zip(&term).for_each(|(sum, byte)| *sum ^= byte);
+                guards ^= guard.of(&term);
+                let mut found = [guards];
+                guard.sums(&mut found, count, len);
+                assert_eq!(found, [guard.of(&sum)], "{guard} {len} {count}");
+            }
+        }
     }
 }

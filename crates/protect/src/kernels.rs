@@ -15,6 +15,7 @@ mod avx2_gfni;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod body;
+mod compare;
 #[cfg(target_arch = "x86_64")]
 mod lines;
 mod run;
@@ -27,6 +28,7 @@ mod vector;
 use crate::algebra::CHUNK;
 use crate::guard::{Crc, Guard};
 use crate::isa::Isa;
+pub use compare::Compared;
 use run::Run;
 use std::sync::LazyLock;
 use table::{Pair, Table};
@@ -230,6 +232,19 @@ impl Kernels {
                 let copy = &mut out[i * out_pitch..][..blocks.len];
                 *g = guard.finish(self.message_copy(guard, guard.start(), block, copy));
             }
+        }
+    }
+
+    /// Compares the guards of blocks with their tuples, of the format with this guard and type 1.
+    ///
+    /// # Panics
+    /// If there are not as many whole tuples as guards.
+    #[must_use]
+    pub fn compare(&self, guard: Guard, guards: &[u64], tuples: &[u8]) -> Compared {
+        match self.table {
+            // SAFETY: `is_available` released the table.
+            Some(table) => unsafe { (table.compare)(guard, guards, tuples) },
+            None => compare::compare(guard, guards, tuples),
         }
     }
 

@@ -382,25 +382,17 @@ impl TagFile {
         Ok(loaded)
     }
 
-    /// Reads all pages of consecutive groups into `pages`, by way of `bytes`; unknown ones where
-    /// they are fresh or lost. `lost` is called with the numbers of those that are lost.
+    /// Reads the sectors of all pages of consecutive groups into `bytes`. Whether none is lost.
     ///
     /// # Errors
     /// If the medium fails, as a whole or in one sector.
-    pub(crate) fn load_stretch(
-        &self,
-        groups: Range<u64>,
-        bytes: &mut Vec<u8>,
-        pages: &mut Vec<Page>,
-        lost: impl FnMut(u64),
-    ) -> io::Result<()> {
+    pub(crate) fn load_stretch(&self, groups: Range<u64>, bytes: &mut Vec<u8>) -> io::Result<bool> {
         let Header { geometry, identity, .. } = &self.header;
         let first = geometry.pages_of(groups.start).start;
         let count = geometry.pages_of(groups.end - 1).end - first;
         bytes.resize(count as usize * PAGE_BYTES, 0);
         self.medium.read_at(geometry.page_at(first), bytes)?;
-        pages.extend(Page::decode_all(geometry, bytes.as_chunks().0, *identity, first, lost));
-        Ok(())
+        Ok(Page::none_is_lost(geometry, bytes.as_chunks().0, *identity, first))
     }
 
     /// Writes pages to their places, in ascending order. Durable after [`sync`](Self::sync).

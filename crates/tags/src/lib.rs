@@ -14,7 +14,6 @@
 pub mod adoption;
 mod budget;
 mod carrier;
-mod compare;
 mod device;
 pub mod file;
 pub mod geometry;

@@ -3,7 +3,6 @@
 //! Nothing survives the process, so there is neither a tag file nor a log: data and tuples change
 //! under one lock, and no command waits for another thread.
 
-use crate::compare::compare;
 use crate::geometry::{Geometry, InvalidGeometry, MIN_LOG};
 use crate::page::{Judged, Origin, judge};
 use crate::refusals::{Refusals, Ruling};
@@ -126,7 +125,7 @@ impl TaggedMemory {
                 }
                 None => kernels.blocks(guard, data, spacing, guards),
             }
-            if compare(guard, guards, &content[places.metadata]).differ {
+            if kernels.compare(guard, guards, &content[places.metadata]).differ {
                 let to = to.map(|to| &mut to[(first - blocks.start) as usize * size..]);
                 return self.refused_one_by_one(content, first..blocks.end, to);
             }

@@ -3,9 +3,8 @@
 mod change;
 mod checksum;
 
-use crate::compare::compare;
 use crate::geometry::{GROUP_PAGES, Geometry, PAGE_BYTES};
-use checksum::{checksum, checksum_by_sum};
+use checksum::{checksum, checksum_by_sum, of_identity};
 use pumice_blockdev::prefetch;
 use pumice_protect::guard::Guard;
 use pumice_protect::kernels::{Kernels, Spacing};
@@ -184,13 +183,26 @@ impl Page {
     /// As [`judge`](Self::judge).
     #[must_use]
     pub fn fits_all(&self, geometry: &Geometry, first: usize, guards: &[u64]) -> Option<Origin> {
-        let tuples = &self.bytes[metadata_at(geometry, first)..metadata_at(geometry, first + guards.len())];
-        let origin = Some(self.origin(first)).filter(|origin| *origin != Origin::Unknown)?;
-        let origins = u128::from_le_bytes(std::array::from_fn(|i| self.bytes[ORIGINS_AT + i]));
+        Self::sector_fits_all(&self.bytes, geometry, first, guards)
+    }
+
+    /// [`fits_all`](Self::fits_all) of the page in a sector that is [not lost](Self::none_is_lost).
+    ///
+    /// # Panics
+    /// As [`judge`](Self::judge).
+    pub(crate) fn sector_fits_all(
+        sector: &[u8; PAGE_BYTES],
+        geometry: &Geometry,
+        first: usize,
+        guards: &[u64],
+    ) -> Option<Origin> {
+        let tuples = &sector[metadata_at(geometry, first)..metadata_at(geometry, first + guards.len())];
+        let origins = u128::from_le_bytes(std::array::from_fn(|i| sector[ORIGINS_AT + i]));
+        let origin = Origin::ALL[(origins >> (2 * first) & 3) as usize];
         // Two bits for each of 60 places at most.
         let places = (1 << (2 * guards.len())) - 1;
         let same = (u128::MAX / 3) * origin as u128;
-        if (origins >> (2 * first) ^ same) & places != 0 {
+        if origin == Origin::Unknown || (origins >> (2 * first) ^ same) & places != 0 {
             return None;
         }
         if !geometry.is_tuple_only() {
@@ -201,7 +213,7 @@ impl Page {
             });
             return fits.then_some(origin);
         }
-        let compared = compare(geometry.format().guard(), guards, tuples);
+        let compared = Kernels::best().compare(geometry.format().guard(), guards, tuples);
         let fits = !compared.differ && !compared.escapes;
         fits.then_some(origin)
     }
@@ -308,7 +320,7 @@ impl Page {
     #[must_use]
     pub fn decode(geometry: &Geometry, sector: &[u8; PAGE_BYTES], identity: u64, number: u64) -> Found {
         match Kind::of(geometry, sector, identity, number) {
-            Kind::Whole => Found::Whole(Self::from_whole(sector)),
+            Kind::Whole => Found::Whole(Self::of_good(sector)),
             Kind::Fresh => Found::Fresh,
             Kind::Lost => Found::Lost,
         }
@@ -323,18 +335,10 @@ impl Page {
         first: u64,
         mut lost: impl FnMut(u64),
     ) -> impl Iterator<Item = Self> {
-        let group = GROUP_PAGES as usize;
-        let sums = sectors.chunks(group).flat_map(move |sectors| {
-            let mut sums = [0; GROUP_PAGES as usize];
-            let spacing = Spacing { len: PAGE_BYTES, pitch: PAGE_BYTES };
-            let bytes = sectors.as_flattened();
-            Kernels::best().blocks(Guard::Crc32c, bytes, spacing, &mut sums[..sectors.len()]);
-            sums
-        });
-        (first..).zip(sectors.iter().zip(sums)).map(move |(number, (sector, sum))| {
-            let sum = checksum_by_sum(sector, identity, number, sum as u32);
-            match Kind::by_checksum(geometry, sector, sum) {
-                Kind::Whole => return Self::from_whole(sector),
+        let kinds = Kind::of_all(geometry, sectors, identity, first);
+        (first..).zip(sectors.iter().zip(kinds)).map(move |(number, (sector, kind))| {
+            match kind {
+                Kind::Whole => return Self::of_good(sector),
                 Kind::Fresh => {}
                 Kind::Lost => lost(number),
             }
@@ -342,7 +346,19 @@ impl Page {
         })
     }
 
-    fn from_whole(sector: &[u8; PAGE_BYTES]) -> Self {
+    /// Whether each of the sectors from number `first` on is a page: whole, or never written.
+    pub(crate) fn none_is_lost(
+        geometry: &Geometry,
+        sectors: &[[u8; PAGE_BYTES]],
+        identity: u64,
+        first: u64,
+    ) -> bool {
+        Kind::of_all(geometry, sectors, identity, first).all(|kind| kind != Kind::Lost)
+    }
+
+    /// The page in a sector that is [not lost](Self::none_is_lost). A fresh one has only zeros, as
+    /// a page without tags has.
+    pub(crate) fn of_good(sector: &[u8; PAGE_BYTES]) -> Self {
         let mut bytes = *sector;
         bytes[..4].fill(0);
         Self { bytes }
@@ -360,6 +376,26 @@ enum Kind {
 impl Kind {
     fn of(geometry: &Geometry, sector: &[u8; PAGE_BYTES], identity: u64, number: u64) -> Self {
         Self::by_checksum(geometry, sector, checksum(sector, identity, number))
+    }
+
+    /// Those of the sectors from number `first` on.
+    fn of_all(
+        geometry: &Geometry,
+        sectors: &[[u8; PAGE_BYTES]],
+        identity: u64,
+        first: u64,
+    ) -> impl Iterator<Item = Self> {
+        let sums = sectors.chunks(GROUP_PAGES as usize).flat_map(|sectors| {
+            let mut sums = [0; GROUP_PAGES as usize];
+            let spacing = Spacing { len: PAGE_BYTES, pitch: PAGE_BYTES };
+            let bytes = sectors.as_flattened();
+            Kernels::best().blocks(Guard::Crc32c, bytes, spacing, &mut sums[..sectors.len()]);
+            sums
+        });
+        let of_identity = of_identity(identity);
+        (first..).zip(sectors.iter().zip(sums)).map(move |(number, (sector, sum))| {
+            Self::by_checksum(geometry, sector, checksum_by_sum(sector, of_identity, number, sum as u32))
+        })
     }
 
     /// The same with the checksum that the sector should have.

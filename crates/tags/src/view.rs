@@ -10,20 +10,14 @@
 //! read again, in their turn with writes, and judged by the machine.
 
 use crate::file::TagFile;
-use crate::geometry::{GROUP_PAGES, Geometry};
+use crate::geometry::{GROUP_PAGES, Geometry, PAGE_BYTES};
 use crate::page::Page;
 use pumice_blockdev::Judgement;
-use std::cell::RefCell;
 use std::ops::Range;
 
 /// Groups of pages that are read at once: 40 KiB of the tag file. That is more than a worker of a
 /// scrub reads in a run, with tuples of 8 bytes.
 const GROUPS: u64 = 10;
-
-thread_local! {
-    /// Room for sectors.
-    static SECTORS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
 
 /// The tags of a stretch of blocks, as they were at some version.
 #[derive(Debug, Default)]
@@ -32,11 +26,15 @@ pub(crate) struct View {
     drive: u64,
     groups: Range<u64>,
     version: u64,
-    pages: Vec<Page>,
+    /// The sectors of the pages, as they lie in the tag file.
+    sectors: Vec<u8>,
     /// Some page is lost.
     has_lost: bool,
     /// The version when a stretch was last wanted.
     seen: Option<u64>,
+    /// The guards of the blocks that were read last, and which these are.
+    guards: Vec<u64>,
+    computed: Range<u64>,
 }
 
 impl View {
@@ -63,16 +61,32 @@ impl View {
     /// cannot be read there: the machine finds out why.
     pub(crate) fn load(&mut self, file: &TagFile, groups: Range<u64>, version: u64) -> bool {
         // Nothing of it counts until all is there.
-        (self.groups, self.has_lost) = (0..0, false);
-        self.pages.clear();
-        let mut bytes = SECTORS.take();
-        let lost = |_| self.has_lost = true;
-        let read = file.load_stretch(groups.clone(), &mut bytes, &mut self.pages, lost).is_ok();
-        SECTORS.set(bytes);
-        if read {
-            (self.groups, self.version) = (groups, version);
-        }
-        read
+        self.groups = 0..0;
+        let Ok(is_good) = file.load_stretch(groups.clone(), &mut self.sectors) else { return false };
+        (self.groups, self.version, self.has_lost) = (groups, version, !is_good);
+        true
+    }
+
+    /// The sector of a page that it has.
+    fn sector(&self, page: u64) -> &[u8; PAGE_BYTES] {
+        &self.sectors.as_chunks().0[(page - self.groups.start * GROUP_PAGES) as usize]
+    }
+
+    /// Computes the guards of blocks that were read.
+    pub(crate) fn compute(&mut self, geometry: &Geometry, blocks: &Range<u64>, data: &[u8]) {
+        self.guards.resize((blocks.end - blocks.start) as usize, 0);
+        geometry.guards_into(data, &mut self.guards);
+        self.computed = blocks.clone();
+    }
+
+    /// Forgets the guards: bytes are read again.
+    pub(crate) fn forget_guards(&mut self) {
+        self.computed = 0..0;
+    }
+
+    /// The guards of blocks, if they are those that were [computed](Self::compute) last.
+    pub(crate) fn guards(&self, drive: u64, blocks: &Range<u64>) -> Option<&[u64]> {
+        (self.drive == drive && self.computed == *blocks).then_some(&self.guards)
     }
 
     /// Checks blocks whose pages it has, by the guards of their data. `None` if one has a fault.
@@ -87,13 +101,13 @@ impl View {
         }
         let (mut judgement, mut judged) = (Judgement::default(), Vec::new());
         for part in geometry.parts(blocks) {
-            let page = &self.pages[(part.page - self.groups.start * GROUP_PAGES) as usize];
+            let sector = self.sector(part.page);
             let guards = &guards[part.at];
-            match page.fits_all(geometry, part.place, guards) {
+            match Page::sector_fits_all(sector, geometry, part.place, guards) {
                 Some(origin) => judgement.fits(origin, guards.len() as u64),
                 None => {
                     judged.clear();
-                    page.judge(geometry, part.place, guards, &mut judged);
+                    Page::of_good(sector).judge(geometry, part.place, guards, &mut judged);
                     judgement.take(&judged, 0, 1);
                 }
             }

@@ -25,6 +25,21 @@ impl Tagged for MarkedDevice {
         self.tags().read_checked(offset, buf, reader)
     }
 
+    fn guards<'r>(&self, offset: u64, len: usize, reader: &'r mut Reader) -> Option<&'r [u64]> {
+        self.tags().guards(offset, len, reader)
+    }
+
+    fn read_expecting(
+        &self,
+        offset: u64,
+        buf: &mut [u8],
+        guards: &[u64],
+        reader: &mut Reader,
+    ) -> Result<Option<Judgement>, IoError> {
+        self.refuse_marked(offset, buf.len())?;
+        self.tags().read_expecting(offset, buf, guards, reader)
+    }
+
     fn read_with_metadata(&self, offset: u64, data: &mut [u8], metadata: &mut [u8]) -> Result<(), IoError> {
         self.refuse_marked(offset, data.len())?;
         self.tags().read_with_metadata(offset, data, metadata)

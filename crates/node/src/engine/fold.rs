@@ -111,6 +111,18 @@ impl<'c> Fold<'c> {
         stripe - self.command.stripes.start
     }
 
+    /// The source of a stripe that is the XOR of the others if the command finds nothing, and a
+    /// source that does not count for that.
+    pub(crate) fn sum(&self, stripe: u64) -> Option<(usize, Option<usize>)> {
+        let checks = matches!(self.command.mode, Mode::Check);
+        checks.then(|| self.classes[self.command.rule.class(stripe)].sum()).flatten()
+    }
+
+    /// Whether a section of a command that checks has nothing to be found.
+    pub(crate) fn is_clean(&self, section: &Section<'_>) -> bool {
+        self.classes[self.command.rule.class(section.stripe)].check(&self.kernels, section.slices).0 == 0
+    }
+
     fn check(&self, partial: &mut Partial, section: &Section<'_>, class: &ClassPlan) {
         if class.check(&self.kernels, section.slices).0 == 0 {
             return;

@@ -1,5 +1,7 @@
 //! Commands whose sources are media: workers that gather units and fold them.
 
+mod sum;
+
 use super::shape::{Part, Unit};
 use super::tags::TagSums;
 use super::unreadable::{ErrorTime, Probe};
@@ -300,7 +302,7 @@ impl<'c> MediaJob<'c> {
                 len: unit.len(),
             })
             .collect();
-        Gather { tag, buffer, parts }
+        Gather { tag, buffer, parts, sum: self.sum(unit) }
     }
 
     fn unit(
@@ -314,6 +316,10 @@ impl<'c> MediaJob<'c> {
         share.read += (unit.len() * (self.sources.len() - done.failures.len())) as u64;
         for (index, judgement) in std::mem::take(&mut done.judged) {
             self.heard(&self.shape, share, &unit, (index, 0), &judgement);
+        }
+        if self.is_sum(share, &unit, &mut done) {
+            worker.spare.push(done.buffer);
+            return Ok(());
         }
         self.probe(share, &unit, &mut done)?;
         let bad_stripes = share.take_bad();

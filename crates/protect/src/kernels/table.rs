@@ -1,10 +1,14 @@
 //! The kernels of one instruction set, as functions to call.
 
+use super::compare::Compared;
 use super::run::Run;
+use crate::guard::Guard;
 
 /// Register, source, target, bytes: the register after them.
 type Message = unsafe fn(u64, *const u8, *mut u8, usize) -> u64;
 type Blocks = unsafe fn(&Run);
+/// Guards, and the tuples of their blocks.
+type Compare = unsafe fn(Guard, &[u64], &[u8]) -> Compared;
 
 /// The kernels of one guard, first without a copy and then with one.
 pub(super) struct Pair {
@@ -17,6 +21,8 @@ pub(super) struct Pair {
 /// Every function needs the instructions of its set, and the contract of [`body`](super::body).
 pub(super) struct Table {
     pub(super) guards: [Pair; 3],
+    /// Needs nothing but the instructions.
+    pub(super) compare: Compare,
 }
 
 /// Makes the table of a [`Vector`](super::vector::Vector) with the named features. The first is the
@@ -25,9 +31,11 @@ macro_rules! table {
     ($crc16:ty, $vector:ty, $features:literal) => {
         mod instance {
             use super::super::body::{self, Sum};
+            use super::super::compare::{self, Compared};
             use super::super::run::Run;
+            use crate::guard::Guard;
 
-            // SAFETY (of both functions): the table's contract is that of the bodies; the features
+            // SAFETY (of all functions): the table's contract is that of the bodies; the features
             // of this instruction set are enabled for the function, and the bodies are inlined into
             // it.
 
@@ -47,6 +55,11 @@ macro_rules! table {
                 // SAFETY: see above.
                 unsafe { body::blocks::<S, COPY>(run) }
             }
+
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn compare(guard: Guard, guards: &[u64], tuples: &[u8]) -> Compared {
+                compare::compare(guard, guards, tuples)
+            }
         }
 
         const fn pair<S: super::body::Sum>() -> super::table::Pair {
@@ -63,6 +76,7 @@ macro_rules! table {
                 pair::<super::body::Products<$vector, super::body::Crc32c>>(),
                 pair::<super::body::Products<$vector, super::body::Crc64>>(),
             ],
+            compare: instance::compare,
         };
     };
 }

@@ -15,6 +15,7 @@ impl Carrier {
     /// and checked against the [view](crate::view), or against the pages in memory if there is
     /// none. Only if a tag does not fit, they are read again in their turn.
     pub(crate) fn sweep(&self, blocks: Range<u64>, buffer: &mut [u8], view: &mut View) -> Carried {
+        view.forget_guards();
         let looked = if blocks.is_empty() {
             None
         } else if self.shows(view, &blocks) {
@@ -30,7 +31,10 @@ impl Carrier {
         match looked {
             Some(Ok(judgement)) => Carried { outcome: Outcome::Checked(judgement), error: None },
             Some(Err(error)) => Carried { outcome: Outcome::DriveFailed, error: Some(error) },
-            None => self.carry(blocks, Request::Sweep, Payload::Read(buffer)),
+            None => {
+                view.forget_guards();
+                self.carry(blocks, Request::Sweep, Payload::Read(buffer))
+            }
         }
     }
 
@@ -52,22 +56,47 @@ impl Carrier {
     /// Reads blocks and checks them against a view. `None` if that does not show that they all fit.
     fn read_by(
         &self,
-        view: &View,
+        view: &mut View,
         blocks: &Range<u64>,
         buffer: &mut [u8],
     ) -> Option<Result<Judgement, IoError>> {
-        let checked = self.read(blocks, &mut Payload::Read(buffer), |read, guards| {
-            read.map(|()| view.check(&self.geometry, blocks, guards))
-        });
-        let judgement = match checked {
-            Ok(judgement) => judgement,
-            Err(error) => return Some(Err(error)),
-        };
+        if let Err(error) = self.drive.read_at(blocks.start * self.geometry.block_bytes() as u64, buffer) {
+            return Some(Err(error));
+        }
+        view.compute(&self.geometry, blocks, buffer);
+        let judgement = view.check(&self.geometry, blocks, view.guards(self.number, blocks)?);
+        self.while_current(view, judgement).map(Ok)
+    }
+
+    /// Reads blocks, and checks against a view whether blocks with these guards would all fit.
+    pub(crate) fn read_expecting(
+        &self,
+        blocks: &Range<u64>,
+        buffer: &mut [u8],
+        guards: &[u64],
+        view: &mut View,
+    ) -> Result<Option<Judgement>, IoError> {
+        view.forget_guards();
+        if !self.shows(view, blocks) {
+            return Ok(None);
+        }
+        self.drive.read_at(blocks.start * self.geometry.block_bytes() as u64, buffer)?;
+        let judgement = view.check(&self.geometry, blocks, guards);
+        Ok(self.while_current(view, judgement))
+    }
+
+    /// The number by which a view knows the drive.
+    pub(crate) const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// A judgement by a view, if no tag has changed meanwhile.
+    fn while_current(&self, view: &View, judgement: Option<Judgement>) -> Option<Judgement> {
         // Asked after the blocks were read: a write that ended before that has changed it.
         let judgement = judgement.filter(|_| self.is_current(view));
         #[cfg(test)]
         self.viewed.fetch_add(u64::from(judgement.is_some()), Ordering::Relaxed);
-        judgement.map(Ok)
+        judgement
     }
 
     /// Whether no tag has changed since a view was made.

@@ -5,6 +5,7 @@ use crate::carrier::Payload;
 use crate::machine::{Outcome, Request};
 use crate::page::Judged;
 use crate::record::{Change, MAX_ZEROS, apart};
+use crate::view::View;
 use pumice_blockdev::{BlockDevice, IoError, Judgement, Operation, Reader, TagCounts, TagFormat, Tagged};
 use pumice_protect::digest::crc32c;
 use pumice_protect::origin::RestoredTag;
@@ -32,6 +33,25 @@ impl Tagged for TaggedDevice {
         let len = buf.len();
         let blocks = self.whole_blocks(Operation::Read, offset, len as u64)?;
         self.checked(self.carrier.sweep(blocks, buf, reader.state()), offset, len)
+    }
+
+    fn guards<'r>(&self, offset: u64, len: usize, reader: &'r mut Reader) -> Option<&'r [u64]> {
+        let blocks = self.whole_blocks(Operation::Read, offset, len as u64).ok()?;
+        reader.state::<View>().guards(self.carrier.number(), &blocks)
+    }
+
+    fn read_expecting(
+        &self,
+        offset: u64,
+        buf: &mut [u8],
+        guards: &[u64],
+        reader: &mut Reader,
+    ) -> Result<Option<Judgement>, IoError> {
+        let blocks = self.whole_blocks(Operation::Read, offset, buf.len() as u64)?;
+        if guards.len() as u64 != blocks.end - blocks.start || guards.is_empty() {
+            return Ok(None);
+        }
+        self.carrier.read_expecting(&blocks, buf, guards, reader.state())
     }
 
     fn read_with_metadata(&self, offset: u64, data: &mut [u8], metadata: &mut [u8]) -> Result<(), IoError> {

@@ -13,14 +13,21 @@ pub(super) fn checksum(sector: &[u8; PAGE_BYTES], identity: u64, number: u64) ->
     crc32c_append(crc32c(&head), &sector[4..])
 }
 
+/// The CRC-32C of an identity.
+pub(super) fn of_identity(identity: u64) -> u32 {
+    crc32c(&identity.to_le_bytes())
+}
+
 /// [`checksum`], from the CRC-32C of the whole sector.
 ///
 /// For any messages `crc(A || B) = crc(A) x^(8 |B|) + crc(B)`. The sector is its first 4 bytes and
 /// the rest, and the checksum is that of identity and number with the same rest; so the two differ
 /// by the difference of what is in front, times `x^(8 |rest|)`. A sector is a message for which the
 /// kernels are fast, and several are summed in one call.
-pub(super) fn checksum_by_sum(sector: &[u8; PAGE_BYTES], identity: u64, number: u64, sum: u32) -> u32 {
-    let head = crc32c_append(crc32c(&identity.to_le_bytes()), &number.to_le_bytes());
+///
+/// `of_identity` is [that of the identity](of_identity), which is the same for all pages.
+pub(super) fn checksum_by_sum(sector: &[u8; PAGE_BYTES], of_identity: u32, number: u64, sum: u32) -> u32 {
+    let head = crc32c_append(of_identity, &number.to_le_bytes());
     let differ = head ^ crc32c(&sector[..4]);
     let shifted =
         SHIFT.iter().enumerate().fold(0, |sum, (i, table)| sum ^ table[(differ >> (4 * i) & 15) as usize]);
