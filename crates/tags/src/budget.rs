@@ -1,13 +1,14 @@
 //! The number of blocks that may be refused before the tags themselves are suspected.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Most different blocks refused in a window: fewer than the errors after which md fails a member.
 const MOST: usize = 64;
 /// The window, in milliseconds.
 const WINDOW_MS: u64 = 60_000;
 
-/// The recently refused blocks.
+/// The recently refused blocks that were not written since.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     /// Times in milliseconds, and blocks; no block occurs twice.
@@ -25,6 +26,19 @@ impl Budget {
             self.refused.push_back((now_ms, block));
         }
         self.refused.len() > MOST
+    }
+}
+
+impl Budget {
+    /// Blocks were written. A reader that lost one and then wrote it had it from elsewhere: it was
+    /// right to be refused, and says nothing against the tags.
+    pub(crate) fn written(&mut self, blocks: &Range<u64>) {
+        self.refused.retain(|(_, block)| !blocks.contains(block));
+    }
+
+    /// Whether no block counts.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.refused.is_empty()
     }
 }
 
@@ -48,6 +62,19 @@ mod tests {
         }
         assert!(budget.refuse(59_999, 100));
         assert!(!budget.refuse(60_002, 101), "the first ones are a minute old");
+    }
+
+    #[test]
+    fn blocks_that_were_written_again_do_not_count() {
+        let mut budget = Budget::default();
+        for block in 0..1000 {
+            assert!(!budget.refuse(0, block));
+            budget.written(&(block - block % 8..block + 1));
+            assert!(budget.is_empty());
+        }
+        (0..64).for_each(|block| assert!(!budget.refuse(1, block)));
+        budget.written(&(64..1000));
+        assert!(budget.refuse(1, 64));
     }
 
     #[test]

@@ -321,6 +321,7 @@ impl TaggedDevice {
     ) -> Result<(), IoError> {
         let size = self.geometry.block_bytes() as u64;
         let (at, len) = (blocks.start * size, (blocks.end - blocks.start) * size);
+        self.refusals.written(&blocks);
         let carried = self.carrier.carry(blocks, request, payload);
         match (carried.outcome, carried.error) {
             (Outcome::Done, _) => Ok(()),

@@ -169,6 +169,7 @@ impl TaggedMemory {
 
     /// Stores data with metadata that `fill` puts into their place.
     fn store(&self, blocks: Range<u64>, fill: impl FnOnce(&mut [u8], &mut [u8])) {
+        self.refusals.written(&blocks);
         let places = places(&self.geometry, blocks.clone());
         let mut content = self.write_lock();
         let (data, rest) = content.split_at_mut(self.geometry.size() as usize);
@@ -285,6 +286,7 @@ impl Tagged for TaggedMemory {
         let blocks = self.whole_blocks(Operation::Write, offset, data.len() as u64)?;
         let places = places(&self.geometry, blocks.clone());
         let at = self.bits_at();
+        self.refusals.written(&blocks);
         let mut content = self.write_lock();
         content[places.data].copy_from_slice(data);
         if tag == RestoredTag::Adopted {

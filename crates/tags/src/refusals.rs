@@ -1,6 +1,7 @@
 //! Blocks that differ from their tags: refused, or served if the tags are stale.
 
 use crate::budget::Budget;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -19,6 +20,8 @@ pub(crate) enum Ruling {
 /// Counts of such blocks since the drive was opened, and whether its tags are stale.
 pub(crate) struct Refusals {
     budget: Mutex<Budget>,
+    /// Some block counts in the budget.
+    counts: AtomicBool,
     opened: Instant,
     stale: AtomicBool,
     served: AtomicU64,
@@ -30,6 +33,7 @@ impl Refusals {
     pub(crate) fn new(stale: bool) -> Self {
         Self {
             budget: Mutex::default(),
+            counts: AtomicBool::new(false),
             opened: Instant::now(),
             stale: AtomicBool::new(stale),
             served: AtomicU64::new(0),
@@ -59,12 +63,24 @@ impl Refusals {
         ruling
     }
 
+    /// Blocks are written: those among them that were refused [do not count](Budget::written).
+    pub(crate) fn written(&self, blocks: &Range<u64>) {
+        // Relaxed: a host that writes a block because its read was refused has had the answer.
+        if self.counts.load(Ordering::Relaxed) {
+            let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+            budget.written(blocks);
+            self.counts.store(!budget.is_empty(), Ordering::Relaxed);
+        }
+    }
+
     fn rule(&self, block: u64) -> Ruling {
         if self.is_stale() {
             return Ruling::Served;
         }
         let now = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
-        if self.budget.lock().unwrap_or_else(PoisonError::into_inner).refuse(now, block) {
+        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        self.counts.store(true, Ordering::Relaxed);
+        if budget.refuse(now, block) {
             self.set_stale(true);
             return Ruling::BecameStale;
         }

@@ -154,6 +154,22 @@ fn writes_behind_the_back_lose_nothing_and_throw_no_member_out() {
     assert!(world.open().is_stale());
 }
 
+/// An array reads a block, loses it, rebuilds it and writes it, block after block.
+#[test]
+fn a_rotten_drive_stays_protected_while_its_blocks_are_healed() {
+    let world = World::new(512);
+    let device = world.open();
+    world.write_all(&device, 1);
+    (0..400).for_each(|block| world.write_behind(block, 2));
+    for block in 0..400 {
+        assert!(world.read(&device, block).is_err(), "{block}");
+        device.write_at(world.at(block), &world.data(block, 1)).unwrap();
+    }
+    assert!(!device.is_stale());
+    assert_eq!(device.refused_and_served(), (400, 0));
+    (0..BLOCKS).for_each(|block| assert_eq!(world.read(&device, block).unwrap(), world.data(block, 1)));
+}
+
 #[test]
 fn a_lost_page_is_served_unchecked_and_a_finding() {
     let world = World::new(512);

@@ -12,6 +12,7 @@ use pumice_tags::file::{SharedMedium, TagFile};
 use pumice_tags::geometry::Geometry;
 use pumice_tags::page::{Opinion, Origin};
 use std::collections::HashMap;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -457,5 +458,43 @@ fn commits_use_the_same_memory_again() {
         std::mem::forget(SharedBuffer::copy_of(&[1; 2 * GRAIN as usize]));
     }
     assert!(commits >= 60 && memories.len() <= 2, "{commits} commits, {} memories", memories.len());
+    stepped.leave(user);
+}
+
+#[test]
+fn blocks_that_are_healed_in_steps_do_not_make_tags_stale() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = Files::make(folder.path(), 512);
+    let device = files.open();
+    if !has_steps(&device) {
+        return;
+    }
+    let (stepped, len) = (device.stepped().unwrap(), GRAIN as usize);
+    device.write_at(0, &vec![7; 100 * len]).unwrap();
+    let raw = std::fs::File::options().write(true).open(files.drive()).unwrap();
+    raw.write_all_at(&vec![8; 100 * len], 0).unwrap();
+    raw.sync_all().unwrap();
+    let user = stepped.join(Arc::new(|| {})).unwrap();
+    for token in 0..100 {
+        let at = token * GRAIN;
+        assert!(device.read_at(at, &mut vec![0; len]).is_err(), "{token}");
+        let data = SharedBuffer::copy_of(&vec![7; len]);
+        stepped.begin(user, token, SteppedCommand::Write { offset: at, data, durable: false }).unwrap();
+        while stepped.is_busy(user) {
+            let mut steps = Vec::new();
+            stepped.steps(user, &mut steps);
+            for step in steps {
+                match step {
+                    Step::Carry(step, mut request) => {
+                        let result = request.carry_out();
+                        stepped.carried(user, step, request, result);
+                    }
+                    Step::Aside(step) => stepped.aside(user, step),
+                    Step::Done { result, .. } => result.unwrap(),
+                }
+            }
+        }
+    }
+    assert!(!device.is_stale());
     stepped.leave(user);
 }

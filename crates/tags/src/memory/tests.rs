@@ -180,6 +180,23 @@ fn what_is_lent_is_checked() {
 }
 
 #[test]
+fn blocks_that_are_written_after_a_refusal_do_not_make_tags_stale() {
+    let drive = TaggedMemory::new("m", 512 << 10, 512, Guard::Crc16).unwrap();
+    drive.write_at(0, &[7; 512 << 10]).unwrap();
+    (0..1000).for_each(|block| drive.damage(block * 512, 8));
+    for block in 0..1000 {
+        assert!(drive.read_at(block * 512, &mut [0; 512]).is_err(), "{block}");
+        match block % 3 {
+            0 => drive.write_at(block * 512, &[7; 512]).unwrap(),
+            1 => drive.zero(block * 512, 512).unwrap(),
+            _ => drive.restore(block * 512, &[7; 512], RestoredTag::Stays).unwrap(),
+        }
+    }
+    let counts = drive.counts();
+    assert_eq!((counts.refused, counts.served, counts.stale), (1000, 0, false));
+}
+
+#[test]
 fn sizes_that_are_no_whole_blocks_are_refused() {
     assert!(TaggedMemory::new("m", 4096 + 512, 4096, Guard::Crc64).is_err());
     assert!(TaggedMemory::new("m", 0, 512, Guard::Crc16).is_err());
