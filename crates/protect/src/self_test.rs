@@ -3,7 +3,7 @@
 
 use crate::guard::{Crc, Guard};
 use crate::isa::Isa;
-use crate::kernels::{Kernels, Spacing};
+use crate::kernels::{Compared, Kernels, Spacing};
 use thiserror::Error;
 
 /// Bytes of the test's buffers: a chunk, whole registers of every set, and a tail.
@@ -45,6 +45,14 @@ impl Kernels {
                 good &= guards.iter().all(|guards| guards[i] == guard);
                 good &= out[i * 512..(i + 1) * 512] == block[..512];
             }
+            let (size, bytes) = (if guard == Guard::Crc16 { 8 } else { 16 }, guard.bits() as usize / 8);
+            let mut tuples = vec![0; 7 * size];
+            for (tuple, guard) in tuples.chunks_mut(size).zip(&guards[0]) {
+                tuple[..bytes].copy_from_slice(&guard.to_be_bytes()[8 - bytes..]);
+            }
+            good &= self.compare(guard, &guards[0], &tuples) == Compared { differ: false, escapes: false };
+            tuples[6 * size] ^= 1;
+            good &= self.compare(guard, &guards[0], &tuples).differ;
             if !good {
                 return Err(SelfTestError { guard, isa: self.isa() });
             }
