@@ -65,7 +65,7 @@ impl ClaimAsked {
     /// Waits for the claim. `None` if it was given up.
     ///
     /// # Errors
-    /// If the volume has stopped, or has no such stripes.
+    /// If the volume has stopped, is held for too long, or has no such stripes.
     pub fn wait(self) -> Result<Option<Claim>, ControlError> {
         let Self { answer, wake } = self;
         drop(wake);

@@ -168,6 +168,7 @@ impl<'m> Engine<'m> {
                 self.volume.handle(Event::Tick(now()));
             }
             self.kept.check_hold(self.timing.hold_timeout);
+            self.check_claims();
             self.effects();
         }
     }
@@ -205,7 +206,7 @@ impl<'m> Engine<'m> {
                 Ok(message) if on => self.kept.late.push_back(message),
                 Ok(Message::Status(reply)) => drop(reply.send(self.status())),
                 Ok(Message::Stop(reply) | Message::Abandon(reply)) => self.kept.stopping.push(reply),
-                Ok(message) => refuse(message),
+                Ok(message) => refuse(message, ControlError::Stopped),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
@@ -221,8 +222,9 @@ impl<'m> Engine<'m> {
     /// What outlasts the round, which has ended.
     pub(crate) fn hand_over(&mut self) -> Kept {
         let mut status = self.status();
+        let why = if self.kept.held.is_some() { ControlError::Held } else { ControlError::Stopped };
         for claimer in std::mem::take(&mut self.claimers).into_values() {
-            drop(claimer.send(Some(Err(ControlError::Stopped))));
+            drop(claimer.send(Some(Err(why.clone()))));
         }
         let mut kept = std::mem::take(&mut self.kept);
         (kept.moved, kept.errors) = (self.carrier.moved, std::mem::take(&mut self.carrier.errors));

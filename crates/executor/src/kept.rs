@@ -175,7 +175,7 @@ impl Kept {
                     }
                     return None;
                 }
-                Ok(message) => refuse(message),
+                Ok(message) => refuse(message, ControlError::Held),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return None,
             }
@@ -183,15 +183,17 @@ impl Kept {
     }
 }
 
-/// Answers a message to a volume that does not run.
-pub(crate) fn refuse(message: Message) {
-    let stopped = RequestError::Stopped;
+/// Answers a message to a volume that does not run: it is held, or has stopped.
+pub(crate) fn refuse(message: Message, why: ControlError) {
     match message {
-        Message::Request { reply, .. } | Message::Settle(reply) => reply.send(Err(stopped.into())),
-        Message::Fail(_, reply) => drop(reply.send(Err(ControlError::Stopped))),
+        Message::Request { reply, .. } | Message::Settle(reply) => reply.send(Err(match why {
+            ControlError::Held => Failed::Held,
+            _ => RequestError::Stopped.into(),
+        })),
+        Message::Fail(_, reply) => drop(reply.send(Err(why))),
         Message::Model(reply) => drop(reply.send(None)),
-        Message::Join(_, reply) => drop(reply.send(Err(ControlError::Stopped))),
-        Message::Claim { reply, .. } => drop(reply.send(Some(Err(ControlError::Stopped)))),
+        Message::Join(_, reply) => drop(reply.send(Err(why))),
+        Message::Claim { reply, .. } => drop(reply.send(Some(Err(why)))),
         Message::Members(reply) => drop(reply.send(Vec::new())),
         // Whoever waits for an answer is told by the end of its channel.
         Message::Ended

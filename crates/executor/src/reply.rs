@@ -1,6 +1,7 @@
 //! The way of an answer to whoever asked.
 
 use crate::buffers::Piece;
+use crate::state::ControlError;
 use pumice_volume::RequestError;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -19,6 +20,13 @@ pub(crate) enum Failed {
     /// Writes that were answered, and that no flush covered, may be lost.
     #[error("a node was started again before its drives had flushed writes that were answered")]
     Unsure,
+}
+
+/// To who asked without being a user.
+impl From<Failed> for ControlError {
+    fn from(why: Failed) -> Self {
+        if why == Failed::Held { Self::Held } else { Self::Stopped }
+    }
 }
 
 /// What a request's user gets: if it was a read, its bytes, in any order.

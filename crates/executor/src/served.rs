@@ -416,7 +416,7 @@ impl Control {
     pub fn flush(&self) -> Result<(), ControlError> {
         let (reply, answer) = Reply::waited_for();
         self.messages.send(Message::Settle(reply)).map_err(|_| ControlError::Stopped)?;
-        answer.wait().map(drop).map_err(|_| ControlError::Stopped)
+        Ok(answer.wait().map(drop)?)
     }
 
     /// What does not change.

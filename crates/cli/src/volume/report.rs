@@ -3,7 +3,7 @@
 use super::members::nodes_survived;
 use crate::text::{count, print, print_json, table};
 use pumice_executor::{Class, Consistency, Facts, Standing, Status, Way};
-use pumice_units::{format_binary, format_decimal};
+use pumice_units::{Role, format_binary, format_decimal};
 use serde::{Deserialize, Serialize};
 
 /// A volume as it is shown. `docs/reference/json.md` has the fields.
@@ -40,7 +40,7 @@ pub(super) struct Survives {
 pub(super) struct Member {
     pub(super) role: u16,
     pub(super) device: Option<String>,
-    /// `in_sync`, `rebuilding` or `missing`.
+    /// `in_sync`, `rebuilding`, `missing` or `lost`.
     pub(super) state: String,
     /// Of a rebuild: per mille.
     pub(super) rebuilt: Option<u64>,
@@ -145,12 +145,15 @@ pub(super) const fn word(consistency: Consistency) -> &'static str {
 impl Shown {
     pub(super) fn of(status: &Status, served: Option<Served>) -> Self {
         let Facts { geometry, report, .. } = &status.facts;
-        let survives = usize::from(status.facts.survives).saturating_sub(status.missing.len());
+        let lost = |role: &Role| status.lost.contains(role) && !status.missing.contains(role);
+        let gone = status.missing.len() + status.devices.iter().filter(|(role, _)| lost(role)).count();
+        let survives = usize::from(status.facts.survives).saturating_sub(gone);
         let members = status.devices.iter().map(|(role, device)| {
             let rebuilding = status.rebuilding.iter().find(|(other, ..)| other == role);
             let state = match rebuilding {
                 Some(_) => "rebuilding",
                 None if status.missing.contains(role) => "missing",
+                None if lost(role) => "lost",
                 None => "in_sync",
             };
             Member {
@@ -290,6 +293,13 @@ pub(super) fn show(shown: &Shown, json: bool) {
     print(&text);
 }
 
+/// Names the members of a volume that are lost; empty if none is.
+fn lost_words(shown: &Shown) -> String {
+    let lost = shown.members.iter().filter(|member| member.state == "lost");
+    let roles: Vec<String> = lost.map(|member| member.role.to_string()).collect();
+    if roles.is_empty() { String::new() } else { format!(", lost: {}", roles.join(", ")) }
+}
+
 /// Lists volumes.
 pub(super) fn list(all: &[Shown], json: bool) {
     if json {
@@ -303,7 +313,7 @@ pub(super) fn list(all: &[Shown], json: bool) {
             format!("RAID-{}", shown.level),
             format_decimal(shown.bytes),
             shown.state.clone(),
-            format!("{here} of {} in sync", shown.members.len()),
+            format!("{here} of {} in sync{}", shown.members.len(), lost_words(shown)),
         ]
     };
     print(&table(&all.iter().map(row).collect::<Vec<_>>()));

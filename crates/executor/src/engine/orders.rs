@@ -9,7 +9,7 @@ use crate::kept::Asked;
 use crate::message::Message;
 use crate::state::ControlError;
 use pumice_units::Role;
-use pumice_volume::{ClaimId, Request, RequestError};
+use pumice_volume::{ClaimId, Event, Request, RequestError};
 
 impl Engine<'_> {
     pub(super) fn fail(&mut self, role: Role) -> Result<(), ControlError> {
@@ -45,6 +45,18 @@ impl Engine<'_> {
         });
         // Who has given up gives it back: the answer is dropped there or here.
         drop(reply.send(Some(claim)));
+    }
+
+    /// Claims that wait for a volume that is held for too long are not waited for any more.
+    pub(super) fn check_claims(&mut self) {
+        if self.claimers.is_empty() || !self.kept.is_held_for_long(self.timing.hold_timeout) {
+            return;
+        }
+        for (id, claimer) in std::mem::take(&mut self.claimers) {
+            self.volume.handle(Event::Unclaim(id));
+            // Who has given up needs no answer.
+            drop(claimer.send(Some(Err(ControlError::Held))));
+        }
     }
 
     pub(super) fn members(&self) -> Vec<(Role, MemberDrive)> {

@@ -17,9 +17,13 @@ impl Engine<'_> {
     /// How many more members may be lost. Failures that no superblock says yet count as well.
     pub(super) fn survives(&self) -> usize {
         let mut gone: BTreeSet<Role> = self.volume.missing().into_iter().collect();
-        gone.extend(self.volume.failing());
-        gone.extend(&self.kept.given_up);
+        gone.extend(self.lost());
         usize::from(self.facts.survives).saturating_sub(gone.len())
+    }
+
+    /// Members that have failed, and those that were given up, though superblocks do not say so.
+    fn lost(&self) -> BTreeSet<Role> {
+        self.volume.failing().into_iter().chain(self.kept.given_up.iter().copied()).collect()
     }
 
     pub(super) fn status(&self) -> Status {
@@ -46,6 +50,7 @@ impl Engine<'_> {
             rebuilding,
             devices: devices.collect(),
             missing: missing.into_iter().collect(),
+            lost: self.lost().into_iter().collect(),
             clean: self.volume.is_clean(),
             held: self.kept.held.is_some(),
             recording: self.volume.is_recording() || self.kept.given_up.iter().any(is_here),

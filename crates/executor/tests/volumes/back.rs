@@ -284,6 +284,32 @@ fn a_held_volume_waits_for_claims() {
     stop(volume);
 }
 
+/// Nobody knows whether its members ever come back: a scrub must not wait for ever.
+#[test]
+fn claims_wait_for_a_held_volume_no_longer_than_requests() {
+    let nodes = Nodes::new();
+    let (tick, hold_timeout) = (Duration::from_secs(60), Duration::from_secs(1));
+    let volume = volume_with(&nodes, &OpenOptions { tick, hold_timeout, ..OpenOptions::default() });
+    nodes.is_cut.store(true, Ordering::SeqCst);
+    volume.device().write_at(0, &[5; 4096]).unwrap_err();
+    wait_for("the hold", || is_held(&volume));
+    // One that waits, and one that comes later.
+    for _ in 0..2 {
+        let refused = volume.control().claim(0..1, false).unwrap().wait().err();
+        assert_eq!(refused, Some(ControlError::Held));
+    }
+    assert_eq!(volume.control().flush().err(), Some(ControlError::Held));
+    let status = volume.status().unwrap();
+    let lost: Vec<Role> = status.lost.iter().copied().filter(|role| !status.missing.contains(role)).collect();
+    assert_eq!(lost, [Role(4), Role(5)], "the drives of the node");
+    // The claim that was refused is not had when they are back.
+    nodes.is_cut.store(false, Ordering::SeqCst);
+    wait_for("the end of the hold", || !is_held(&volume));
+    volume.device().write_at(0, &[6; 4096]).unwrap();
+    drop(volume.control().claim(0..1, true).unwrap().wait().unwrap().unwrap());
+    stop(volume);
+}
+
 /// Somebody else has written the superblocks while the volume was held: it is not taken back.
 #[test]
 fn a_volume_that_others_ran_while_it_was_held_stays_held() {
