@@ -1,7 +1,9 @@
 //! How devices and nodes are opened.
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use pumice_initiator::DigestPolicy;
 use pumice_raid::{Known, MemberRecord, Metadata, ProbeError, ReadAt, probe_at, probe_together};
+use std::path::{Path, PathBuf};
 
 /// How devices are opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -14,6 +16,22 @@ pub(crate) struct Access {
     pub(crate) digests: DigestPolicy,
     /// The metadata version whose superblocks count, if the operator names it.
     pub(crate) metadata: Option<Metadata>,
+}
+
+/// Takes the name of a folder, which need not exist, but must be nothing else.
+pub(crate) fn folder() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(|name| {
+        let path = PathBuf::from(name);
+        if is_another(&path) { Err(NO_FOLDER) } else { Ok(path) }
+    })
+}
+
+/// Why a path is not taken for a folder.
+pub(crate) const NO_FOLDER: &str = "it is no folder";
+
+/// Whether there is something that is no folder.
+pub(crate) fn is_another(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| !found.is_dir())
 }
 
 /// A metadata version by its name.

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::probed::Probed;
 use crate::remote::{RemoteName, hosts_of, look_remote};
 use crate::running::{Running, running};
+use crate::say::say;
 use crate::text::{print, print_json, table};
 use clap::Args;
 use pumice_raid::assembly::{Note, State};
@@ -127,7 +128,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
         print(&reports.iter().map(human).collect::<Vec<_>>().join("\n"));
     }
     for problem in &problems {
-        eprintln!("pumice: {problem}");
+        say(&problem.to_string());
     }
     let code = match (problems.is_empty(), reports.iter().all(InspectReport::is_whole)) {
         (false, _) => 2,

@@ -43,7 +43,7 @@ pub(crate) fn begin(level: LogLevel, format: LogFormat) -> io::Result<Lines> {
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
     };
-    let lines = Lines::to(io::stderr())?;
+    let lines = Lines::to(io::stderr(), format == LogFormat::Json)?;
     let out = lines.clone();
     let all = tracing_subscriber::fmt()
         .with_max_level(filter)

@@ -3,6 +3,7 @@
 
 mod access;
 mod bench;
+mod codes;
 mod daytime;
 mod demo;
 mod devices;
@@ -23,6 +24,7 @@ mod protect;
 mod remote;
 mod repairs;
 mod running;
+mod say;
 mod scrub;
 mod sim;
 mod system;
@@ -30,7 +32,7 @@ mod tagged;
 mod text;
 mod volume;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -93,7 +95,8 @@ fn scrub(args: &scrub::ScrubArgs) -> Result<ExitCode, failure::Failure> {
 
 /// What was typed. Help and the version end the program here, and so do wrong words.
 fn parsed() -> Result<Command, ExitCode> {
-    match Pumice::try_parse() {
+    let typed = codes::in_help(Pumice::command()).try_get_matches();
+    match typed.and_then(|typed| Pumice::from_arg_matches(&typed)) {
         Ok(pumice) => Ok(pumice.command),
         Err(words) if words.use_stderr() => words.exit(),
         Err(help) => {
@@ -134,7 +137,7 @@ fn main() -> ExitCode {
         Ok(_) if text::is_undelivered() => ExitCode::from(2),
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("pumice: {failure}");
+            say::say(&failure.to_string());
             ExitCode::from(2)
         }
     }

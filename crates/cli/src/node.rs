@@ -1,5 +1,6 @@
 //! `pumice node`.
 
+use crate::access::{NO_FOLDER, folder, is_another};
 use crate::daytime::to_utc;
 use crate::failure::Failure;
 use crate::leaving;
@@ -63,8 +64,8 @@ All options can be given in a file instead, with --config:
     rate = \"200MB\"                      # per second, from each drive
     window = [\"22:00-06:00\"]            # local time
 
-Exit codes: 0 stopped, 2 could not run, 3 a part of the node failed, a drive did not come back, or a
-signal came before the node was ready.")]
+Exit codes: 0 stopped, 2 could not run, 3 a part of the node, a drive or its tag file failed, a drive
+did not come back, or a signal came before the node was ready.")]
 pub(crate) struct NodeArgs {
     /// Read the complete configuration from this file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "drive", "nqn", "block_size", "cores", "peer", "connections", "busy_poll", "state_dir", "show_paths", "metrics"])]
@@ -101,7 +102,7 @@ pub(crate) struct NodeArgs {
     busy_poll: Duration,
     /// Folder for the record of blocks that hosts have marked unreadable [default: /var/lib/pumice
     /// for root, else $XDG_STATE_HOME/pumice]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = folder())]
     state_dir: Option<PathBuf>,
     /// Where to serve counters for Prometheus: a port of 127.0.0.1, or ADDRESS:PORT
     #[arg(long, value_name = "ADDRESS", value_parser = metrics_address)]
@@ -169,6 +170,12 @@ impl NodeArgs {
 /// Runs the command.
 pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     let config = args.config()?;
+    if let (Some(file), Some(folder)) =
+        (&args.config, config.state_dir.as_ref().filter(|path| is_another(path)))
+    {
+        let (file, folder) = (file.display(), folder.display());
+        return Err(Failure::new(format!("{file}: state_dir: {folder}: {NO_FOLDER}")));
+    }
     let log = log::begin(args.log_level.unwrap_or(LogLevel::Info), args.log_format)?;
     let nqn = config.nqn_or_made();
     let (stop, stopped) = mpsc::channel();
@@ -208,7 +215,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     let descriptors = raise_descriptor_limit().unwrap_or(0);
     if descriptors < config.connections as u64 + 256 {
         log.say(&format!(
-            "pumice: {} connections are allowed, but only {descriptors} file descriptors can be open: see `ulimit -Hn`",
+            "{} connections are allowed, but only {descriptors} file descriptors can be open: see `ulimit -Hn`",
             config.connections
         ));
     }
@@ -229,7 +236,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     let lines: String = server.addresses().iter().map(line).collect();
     // All lines at once: a reader that closes the pipe after the first does not end the node.
     if let Err(error) = text::write(&lines) {
-        log.say(&format!("pumice: the addresses could not be written to standard output: {error}"));
+        log.say(&format!("the addresses could not be written to standard output: {error}"));
     }
     server.on_failure(move |why| {
         // As above.
@@ -238,10 +245,10 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     let ended = stopped.recv().map_err(|_| Failure::new("the signal handler is gone"))?;
     let stopped = server.stop();
     if let Err(error) = &stopped {
-        log.say(&format!("pumice: {error}"));
+        log.say(&error.to_string());
     }
     if let Ended::Failed(why) = &ended {
-        log.say(&format!("pumice: the node stops: {why}"));
+        log.say(&format!("the node stops: {why}"));
     }
     log.finish();
     match (ended, stopped) {

@@ -1,5 +1,6 @@
 //! The progress of a pass: a bar on a terminal, plain lines otherwise, nothing with `-q`.
 
+use crate::say::{line, say};
 use indicatif::{ProgressBar, ProgressStyle};
 use pumice_host::finding::Finding;
 use pumice_host::pass::{Observer, Progress};
@@ -79,11 +80,11 @@ impl Observer for Display {
                         / seconds;
                     let left =
                         (progress.of_stripes - progress.stripes) as f64 / per_second.max(f64::MIN_POSITIVE);
-                    eprintln!(
+                    line(&format!(
                         "{:>3}%  {}, about {left:.0} s left",
                         progress.stripes * 100 / progress.of_stripes.max(1),
                         words(progress, rate)
-                    );
+                    ));
                 }
             }
         }
@@ -96,8 +97,8 @@ impl Observer for Display {
     fn note(&mut self, note: &str) {
         match &self.kind {
             Kind::Quiet => {}
-            Kind::Bar(bar) => bar.suspend(|| eprintln!("pumice: {note}")),
-            Kind::Lines { .. } => eprintln!("pumice: {note}"),
+            Kind::Bar(bar) => bar.suspend(|| say(note)),
+            Kind::Lines { .. } => say(note),
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::access::{Access, probe_named};
 use crate::failure::Failure;
 use crate::probed::{Place, Probed, nodes_of};
+use crate::say::say;
 use pumice_host::probe::DriveReader;
 use pumice_initiator::DigestPolicy;
 use pumice_nvme::spec::Nqn;
@@ -161,9 +162,9 @@ pub(crate) fn connect(address: SocketAddr, digests: DigestPolicy) -> Result<Arc<
     let node =
         RemoteNode::connect(dial).map_err(|error| Failure::new(format!("{SCHEME}{address}: {error}")))?;
     if node.lacks_digests() {
-        eprintln!(
-            "pumice: {SCHEME}{address}: the node offers no digests: its data is protected only by TCP's checksum"
-        );
+        say(&format!(
+            "{SCHEME}{address}: the node offers no digests: its data is protected only by TCP's checksum"
+        ));
     }
     Ok(Arc::new(node))
 }

@@ -5,6 +5,7 @@ mod show;
 use crate::access::{Access, metadata};
 use crate::devices::{Placement, assemble_of, expand, place};
 use crate::failure::Failure;
+use crate::say::say;
 use crate::scrub::default_state_dir;
 use crate::text::{print, print_json};
 use clap::{Args, Subcommand};
@@ -30,7 +31,7 @@ pub(crate) struct RepairsArgs {
     #[command(subcommand)]
     action: Option<Action>,
     /// Folder of the archive [default: /var/lib/pumice for root, else $XDG_STATE_HOME/pumice]
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR", value_parser = crate::access::folder())]
     state_dir: Option<PathBuf>,
     /// Only this array, by its UUID as mdadm prints it
     #[arg(long, global = true, value_name = "UUID")]
@@ -192,7 +193,7 @@ fn put_back(
     let archive = state.archive();
     let (recovery, journal) = recover(&target, state.journal()?, &archive)?;
     if recovery != Recovery::Nothing {
-        eprintln!("pumice: {recovery}");
+        say(&recovery.to_string());
     }
     let ids = match id {
         Some(id) => vec![id],

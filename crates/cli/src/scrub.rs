@@ -14,6 +14,7 @@ use crate::probed::Probed;
 use crate::progress::Display;
 use crate::remote::hosts_of;
 use crate::running::{Running, running};
+use crate::say::say;
 use crate::system::on_signals;
 use crate::text::{json_text, print};
 use pumice_host::pass::StopReason;
@@ -73,9 +74,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
         array.assume_running();
     } else if let Some(hosts) = elsewhere(&array, &probed, args)? {
         if !args.quiet {
-            eprintln!(
-                "pumice: the array is active, and {hosts} connected to all of its drives: it may be running or resyncing there"
-            );
+            say(&format!("the array is active, and {hosts} connected to all of its drives: it may be running or resyncing there"));
         }
         options.running_elsewhere = true;
         array.assume_running();
@@ -98,7 +97,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     let named = args.state_dir.is_some();
     let state = open_state(folder.as_deref(), (named, needed), target.array().uuid(), |note| {
         if !args.quiet {
-            eprintln!("pumice: {note}");
+            say(note);
         }
     })?;
     if let Some(said) = state
@@ -107,7 +106,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
         .transpose()?
         .flatten()
     {
-        eprintln!("pumice: {said}");
+        say(&said);
     }
     let mut display = Display::new(args.quiet);
     let stop = stop_on_signal()?;
@@ -122,10 +121,8 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
         outcome.stopped = taken_into_use(&probed, Path::new("/sys"))?.map(StopReason::TakenIntoUse);
     }
     match &outcome.stopped {
-        Some(StopReason::Failed(why)) => eprintln!("pumice: stopped: {why}"),
-        Some(StopReason::TakenIntoUse(who)) => eprintln!(
-            "pumice: {who}; that began during the scrub, so findings may be writes under way: scrub again with --allow-in-use"
-        ),
+        Some(StopReason::Failed(why)) => say(&format!("stopped: {why}")),
+        Some(StopReason::TakenIntoUse(who)) => say(&format!("{who}; that began during the scrub, so findings may be writes under way: scrub again with --allow-in-use")),
         _ => {}
     }
     let (output, exit) = report_of(&target, &outcome, args.json, options.repair.is_some() || args.heal);
@@ -215,7 +212,7 @@ fn stop_on_signal() -> Result<Arc<Stop>, Failure> {
         if raised.is_raised() {
             std::process::exit(3);
         }
-        eprintln!("pumice: stopping (again to stop at once)");
+        say("stopping (again to stop at once)");
         raised.raise();
     })?;
     Ok(stop)

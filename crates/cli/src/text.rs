@@ -1,5 +1,6 @@
 //! Text on standard output.
 
+use crate::say::say;
 use crate::system::stdout_was_closed;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +31,7 @@ pub(crate) fn delivered(written: io::Result<()>) {
     if let Err(error) = written
         && !UNDELIVERED.swap(true, Ordering::Relaxed)
     {
-        eprintln!("pumice: the report could not be written to standard output: {error}");
+        say(&format!("the report could not be written to standard output: {error}"));
     }
 }
 

@@ -10,6 +10,7 @@ mod scrubbing;
 mod serve;
 
 use crate::failure::Failure;
+use crate::say::say;
 use clap::{Args, Subcommand};
 use control::Ask;
 use std::path::PathBuf;
@@ -139,7 +140,7 @@ fn list(args: &ListArgs) -> Result<ExitCode, Failure> {
     let (all, silent) = control::all(&args.run.folder()?)?;
     report::list(&all, args.json);
     for failure in &silent {
-        eprintln!("pumice: {failure}");
+        say(&failure.to_string());
     }
     Ok(if silent.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }

@@ -29,26 +29,32 @@ struct Counts {
 pub(crate) struct Lines {
     queue: SyncSender<Vec<u8>>,
     counts: Arc<Counts>,
+    is_json: bool,
 }
 
 impl Lines {
-    /// Lines that are written to `out`.
+    /// Lines that are written to `out`; what is [said](Self::say) takes the form of JSON there if
+    /// the log has it.
     ///
     /// # Errors
     /// If the system has no thread for it.
-    pub(crate) fn to(out: impl Write + Send + 'static) -> io::Result<Self> {
+    pub(crate) fn to(out: impl Write + Send + 'static, is_json: bool) -> io::Result<Self> {
         let (queue, lines) = sync_channel(WAITING);
         let counts = Arc::<Counts>::default();
         let of_thread = Arc::clone(&counts);
         std::thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || write_all(&lines, out, &of_thread))?;
-        Ok(Self { queue, counts })
+        Ok(Self { queue, counts, is_json })
     }
 
-    /// Says something that is no line of the log.
+    /// Says something that no level of the log leaves out.
     pub(crate) fn say(&self, words: &str) {
-        self.push(format!("{words}\n").into_bytes());
+        let line = match self.is_json {
+            true => serde_json::json!({ "message": words }).to_string(),
+            false => format!("pumice: {words}"),
+        };
+        self.push(format!("{line}\n").into_bytes());
     }
 
     /// Waits until all lines so far are written, but not for long.
@@ -128,7 +134,7 @@ mod tests {
     #[test]
     fn a_reader_that_stands_still_holds_nobody_up() {
         let reader = Reader::default();
-        let mut lines = Lines::to(reader.clone()).unwrap();
+        let mut lines = Lines::to(reader.clone(), false).unwrap();
         for i in 0..3 * WAITING {
             assert_eq!(lines.write(format!("{i}\n").as_bytes()).unwrap(), format!("{i}\n").len());
         }
@@ -148,6 +154,21 @@ mod tests {
     }
 
     #[test]
+    fn beside_a_log_in_json_what_is_said_is_json_too() {
+        for is_json in [true, false] {
+            let reader = Reader::default();
+            reader.0.0.lock().unwrap().goes_on = true;
+            let lines = Lines::to(reader.clone(), is_json).unwrap();
+            lines.say("a \"word\"");
+            lines.finish();
+            let written = reader.0.0.lock().unwrap().bytes.clone();
+            let expected: &[u8] =
+                if is_json { b"{\"message\":\"a \\\"word\\\"\"}\n" } else { b"pumice: a \"word\"\n" };
+            assert_eq!(written, expected);
+        }
+    }
+
+    #[test]
     fn lines_that_cannot_be_written_are_counted() {
         struct Full;
         impl Write for Full {
@@ -159,7 +180,7 @@ mod tests {
                 Ok(())
             }
         }
-        let lines = Lines::to(Full).unwrap();
+        let lines = Lines::to(Full, false).unwrap();
         (0..10).for_each(|_| lines.say("words"));
         lines.finish();
         assert!(lines.counts.lost.load(Ordering::Relaxed) > 0);

@@ -1,5 +1,6 @@
 //! The arguments of `pumice scrub`, and the options that they mean.
 
+use crate::access::folder;
 use crate::access::metadata;
 use crate::daytime::to_utc;
 use crate::devices::Placement;
@@ -136,11 +137,11 @@ pub(crate) struct ScrubArgs {
     pub(crate) resume: bool,
     /// Folder for progress, the repair journal and replaced bytes [default: /var/lib/pumice for
     /// root, else $XDG_STATE_HOME/pumice]
-    #[arg(long, value_name = "DIR", help_heading = STATE)]
+    #[arg(long, value_name = "DIR", value_parser = folder(), help_heading = STATE)]
     pub(crate) state_dir: Option<PathBuf>,
     /// Folder of the sockets of served volumes, as of `pumice volume`: a volume that is being
     /// served is scrubbed by the process that serves it
-    #[arg(long, value_name = "DIR", help_heading = STATE)]
+    #[arg(long, value_name = "DIR", value_parser = folder(), help_heading = STATE)]
     pub(crate) run_dir: Option<PathBuf>,
 
     /// Digests (CRC-32C) of headers and data on connections to nodes. `auto`: for every node that

@@ -4,13 +4,14 @@
 
 use super::order::ScrubOrder;
 use super::report::Shown;
+use crate::access::folder;
 use crate::failure::Failure;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -36,7 +37,7 @@ const ENDING: &str = "sock";
 pub(super) struct RunDir {
     /// Folder of the sockets of served volumes [default: /run/pumice/volumes for root, else
     /// $XDG_RUNTIME_DIR/pumice/volumes]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = folder())]
     run_dir: Option<PathBuf>,
 }
 
@@ -61,7 +62,6 @@ impl RunDir {
 }
 
 fn is_root() -> bool {
-    use std::os::unix::fs::MetadataExt;
     fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
 }
 
@@ -201,9 +201,45 @@ fn converse(socket: &Path, mut stream: UnixStream, ask: &Ask) -> Result<Shown, F
     }
 }
 
+/// Where a socket lies, and which file it is there.
+#[derive(Clone)]
+pub(super) struct SocketPlace {
+    path: PathBuf,
+    device_and_inode: (u64, u64),
+}
+
+impl SocketPlace {
+    fn of(path: PathBuf) -> io::Result<Self> {
+        let found = fs::symlink_metadata(&path)?;
+        Ok(Self { path, device_and_inode: (found.dev(), found.ino()) })
+    }
+
+    /// Removes it, unless another file is in its place by now.
+    pub(super) fn remove(&self) {
+        let here = fs::symlink_metadata(&self.path);
+        if here.is_ok_and(|found| (found.dev(), found.ino()) == self.device_and_inode) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Removes the socket of a dead process. `error` is what came of connecting to it.
+///
+/// # Errors
+/// If it is no socket, or may have a process that listens.
+fn remove_left(path: &Path, error: &io::Error) -> io::Result<()> {
+    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Err(io::Error::other("it is no socket, and in the way of one"));
+    }
+    if error.kind() != io::ErrorKind::ConnectionRefused {
+        return Err(io::Error::new(error.kind(), error.to_string()));
+    }
+    fs::remove_file(path)
+}
+
 /// A socket that answers. It is removed when this is dropped.
 pub(super) struct Socket {
-    path: PathBuf,
+    place: SocketPlace,
     listener: UnixListener,
 }
 
@@ -228,16 +264,17 @@ impl Socket {
                 return Err(Failure::new(what));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(_) => fs::remove_file(&path).map_err(wrong)?,
+            Err(error) => remove_left(&path, &error).map_err(wrong)?,
         }
         let listener = UnixListener::bind(&path).map_err(wrong)?;
         fs::set_permissions(&path, Permissions::from_mode(0o600)).map_err(wrong)?;
-        Ok(Self { path, listener })
+        let place = SocketPlace::of(path.clone()).map_err(wrong)?;
+        Ok(Self { place, listener })
     }
 
     /// Where it lies.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+    pub(super) const fn place(&self) -> &SocketPlace {
+        &self.place
     }
 
     /// Answers one request after another, until `answer` returns that it was the last. It returns
@@ -291,6 +328,6 @@ impl Reply {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        self.place.remove();
     }
 }

@@ -3,6 +3,7 @@
 use super::members::{Devices, nodes_survived};
 use crate::access::metadata;
 use crate::failure::Failure;
+use crate::say::say;
 use crate::text::{count, print, print_json};
 use clap::{Args, ValueEnum};
 use pumice_executor::{CreateSpec, MemberDrive, create, erase, release};
@@ -146,9 +147,7 @@ pub(super) fn run(args: &CreateArgs) -> Result<ExitCode, Failure> {
     let names = drives.iter().map(|drive| drive.name().to_owned());
     let (survived, nodes) = nodes_survived(names, parities);
     if nodes > 1 && survived == 0 {
-        eprintln!(
-            "pumice: the drives are on {nodes} nodes, and the volume would not survive the loss of a node"
-        );
+        say(&format!("the drives are on {nodes} nodes, and the volume would not survive the loss of a node"));
     }
     if args.json {
         print_json(&serde_json::json!({

@@ -6,6 +6,7 @@ use super::order::{ScrubOrder, Told};
 use crate::failure::Failure;
 use crate::progress::Display;
 use crate::remote::RemoteName;
+use crate::say::say;
 use crate::scrub::ScrubArgs;
 use crate::system::on_signals;
 use crate::text::print;
@@ -78,7 +79,7 @@ pub(crate) fn run(socket: &Path, args: &ScrubArgs) -> Result<ExitCode, Failure> 
         if asked.swap(true, Ordering::Relaxed) {
             std::process::exit(3);
         }
-        eprintln!("pumice: stopping (again to stop at once)");
+        say("stopping (again to stop at once)");
         // It may have ended just now.
         let _ = ours.shutdown(Shutdown::Write);
     })?;
@@ -105,7 +106,7 @@ pub(crate) fn run(socket: &Path, args: &ScrubArgs) -> Result<ExitCode, Failure> 
     match end {
         Told::Done { output, exit, stopped } => {
             if let Some(why) = stopped {
-                eprintln!("pumice: stopped: {why}");
+                say(&format!("stopped: {why}"));
             }
             print(&output);
             Ok(ExitCode::from(exit))

@@ -1,6 +1,6 @@
 //! `pumice volume assemble` and `serve`.
 
-use super::control::{Answer, Ask, RunDir, STOP_TIME, Socket};
+use super::control::{Answer, Ask, RunDir, STOP_TIME, Socket, SocketPlace};
 use super::create::ConsistencyArg;
 use super::members::{Devices, is_same};
 use super::report::{Served, Shown, show};
@@ -204,8 +204,8 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
 /// The parts that serve a volume.
 struct Serving {
     server: Server,
-    /// The path of the socket, and the thread that answers on it.
-    socket: PathBuf,
+    /// The place of the socket, and the thread that answers on it.
+    socket: SocketPlace,
     answering: JoinHandle<()>,
     scrubs: Arc<Scrubs>,
 }
@@ -245,13 +245,13 @@ fn serve(
         pid: std::process::id(),
     };
     for line in Shown::of(&volume.status()?, None).recovery_words() {
-        log.say(&format!("pumice: {line}"));
+        log.say(&line);
     }
     let scrubs = Arc::new(Scrubs::default());
     let control = volume.control();
     let mut asked =
         Asked { control, served, devices, scrubs: Arc::clone(&scrubs), stop: stop.clone(), stopped: false };
-    let path = socket.path().to_owned();
+    let place = socket.place().clone();
     let answering = std::thread::Builder::new()
         .name("socket".to_owned())
         .spawn(move || socket.serve(|ask, stream| asked.answer(ask, stream)))?;
@@ -261,7 +261,7 @@ fn serve(
     server.on_failure(move |why| {
         let _ = failed.send(Ended::Failed(why));
     });
-    Ok(Serving { server, socket: path, answering, scrubs })
+    Ok(Serving { server, socket: place, answering, scrubs })
 }
 
 /// A UUID in the usual notation, which mdadm does not use.
@@ -276,7 +276,7 @@ fn end(volume: ServedVolume, serving: Serving, ended: &Ended, log: &Lines) -> Re
     // Hosts are disconnected first, so that no new requests arrive.
     let stopped = server.stop();
     if let Err(error) = &stopped {
-        log.say(&format!("pumice: {error}"));
+        log.say(&error.to_string());
     }
     let held = volume.status().is_ok_and(|status| status.held);
     let clean = volume.stop(STOP_TIME);
@@ -285,17 +285,17 @@ fn end(volume: ServedVolume, serving: Serving, ended: &Ended, log: &Lines) -> Re
             true => "more members are missing than it survives",
             false => "it took too long, or members have failed",
         };
-        log.say(&format!("pumice: the volume could not be left clean: {why}"));
+        log.say(&format!("the volume could not be left clean: {why}"));
     }
     if let Ended::Asked(reply) = ended {
         // The client may have gone. The answer is sent before the process ends.
         let _ = reply.send(clean);
         let _ = answering.join();
     }
-    // It may be gone already.
-    let _ = std::fs::remove_file(&socket);
+    // It may be gone already, and another process may have made one.
+    socket.remove();
     if let Ended::Failed(why) = ended {
-        log.say(&format!("pumice: the server stops: {why}"));
+        log.say(&format!("the server stops: {why}"));
     }
     log.finish();
     if clean && stopped.is_ok() && !matches!(ended, Ended::Failed(_)) {

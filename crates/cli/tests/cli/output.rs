@@ -5,6 +5,8 @@ use crate::small_array::{Made, RAID6, damage, pumice, run};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 
 const PLAN: [&str; 7] = ["plan", "--members", "24", "--parity", "2", "--drive", "4TB"];
@@ -179,4 +181,42 @@ fn a_study_that_fails_writes_nothing_and_options_that_do_nothing_are_refused() {
         help.contains("<--trace <TRACE>|--load <LOAD>>") && help.contains("Input (one of them):"),
         "{help}"
     );
+}
+
+/// Each message is one write with its newline, so that no other process's words come between. A
+/// datagram has the bytes of one write.
+#[test]
+fn a_message_is_one_line_in_one_piece() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("run");
+    let status = ["volume", "status", "nobody", "--run-dir", empty.to_str().unwrap()];
+    for words in [&status[..], &["inspect", "/nonexistent"]] {
+        let (ours, theirs) = UnixDatagram::pair().unwrap();
+        let code = pumice().args(words).stderr(OwnedFd::from(theirs)).stdout(Stdio::null()).status().unwrap();
+        assert_eq!(code.code(), Some(2), "{words:?}");
+        let mut piece = [0; 4096];
+        let len = ours.recv(&mut piece).unwrap();
+        let text = str::from_utf8(&piece[..len]).unwrap();
+        assert!(text.starts_with("pumice: ") && text.ends_with('\n'), "{words:?}: '{text}'");
+        ours.set_nonblocking(true).unwrap();
+        assert!(ours.recv(&mut piece).map_or(0, |len| len) == 0, "{words:?}: one message");
+    }
+}
+
+/// Nobody reads what goes to a full standard error; the command goes on to its end.
+#[test]
+fn a_full_standard_error_ends_no_command() {
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    let code = pumice().args(["inspect", "/nonexistent"]).stderr(full()).status().unwrap();
+    assert_eq!(code.code(), Some(2));
+    // Progress goes there as well.
+    let array = Made::new(RAID6);
+    damage(&array, 0, 7, 8192, 300);
+    let mut scrub = pumice();
+    scrub
+        .args(["scrub", "--repair", "--state-dir"])
+        .arg(array.folder.path().join("state"))
+        .args(&array.members);
+    let done = scrub.stderr(full()).stdout(Stdio::null()).status().unwrap();
+    assert_eq!(done.code(), Some(1), "the findings are repaired");
 }

@@ -310,3 +310,43 @@ fn drives_in_memory_that_a_process_has_no_room_for_are_refused_by_name() {
         assert!(message.contains(field) && message.contains("of memory"), "{words:?} {value}: {message}");
     }
 }
+
+/// A file where a folder is meant is a mistake in the command, whichever it is; nothing is done.
+#[test]
+fn a_file_is_no_folder_for_any_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, image) = (folder.path().join("file"), folder.path().join("image"));
+    fs::write(&file, "mine").unwrap();
+    fs::write(&image, vec![0; 1 << 20]).unwrap();
+    let config = folder.path().join("node.toml");
+    let backend = "listen = \"127.0.0.1:0\"\n[[drive]]\nbackend = \"mem:1MiB\"\n";
+    fs::write(&config, format!("state_dir = {:?}\n{backend}", file.display().to_string())).unwrap();
+    let (config, image) = (config.to_str().unwrap(), image.to_str().unwrap());
+    let file = file.to_str().unwrap();
+    let state: [&[&str]; 9] = [
+        &["scrub", image, "--state-dir"],
+        &["scrub", "--repair", image, "--state-dir"],
+        &["scrub", "--resume", image, "--state-dir"],
+        &["scrub", "--drives", image, "--state-dir"],
+        &["repairs", "--state-dir"],
+        &["repairs", "undo", "--all", image, "--state-dir"],
+        &["repairs", "forget", "1", "--state-dir"],
+        &["node", "--listen", "127.0.0.1:0", "--drive", "mem:1MiB", "--state-dir"],
+        &["scrub", image, "--run-dir"],
+    ];
+    let run: [&[&str]; 4] = [
+        &["volume", "list", "--run-dir"],
+        &["volume", "status", "vault", "--run-dir"],
+        &["volume", "stop", "vault", "--run-dir"],
+        &["volume", "serve", "--listen", "127.0.0.1:0", image, "--run-dir"],
+    ];
+    for words in state.iter().chain(&run) {
+        let message = refusal(pumice().args(*words).arg(file));
+        let option = words.last().unwrap();
+        let is_told = message.contains(option) && message.contains(file) && message.contains("no folder");
+        assert!(is_told, "{words:?}: {message}");
+    }
+    let message = refusal(pumice().args(["node", "--config", config]));
+    assert!(message.contains("node.toml: state_dir: ") && message.contains("no folder"), "{message}");
+    assert_eq!(fs::read(file).unwrap(), b"mine");
+}

@@ -309,3 +309,59 @@ fn a_held_volume_can_be_ended() {
         assert!(took < Duration::from_secs(30), "{took:?}");
     }
 }
+
+/// Members that do not answer are in sync in all superblocks as long as the volume is held.
+#[test]
+fn members_that_a_held_volume_has_lost_are_named() {
+    let world = World::made(3, "5");
+    let served = Served::start(&world, &["--hold-timeout", "1s"], &world.drives);
+    let node = served.connect();
+    for drive in &world.drives[..2] {
+        fs::File::options().write(true).open(drive).unwrap().set_len(0).unwrap();
+    }
+    node.write(VOLUME, 0, &pattern(MIB, 5)).unwrap_err();
+    wait_for(&world, "the hold", |status| status["state"] == "held");
+    let status = world.ask(&["status", "vault"]);
+    let states = [0, 1, 2].map(|role| status["members"][role]["state"].as_str().unwrap().to_owned());
+    assert_eq!(states, ["lost", "lost", "in_sync"], "{status}");
+    assert!(status["members"][0]["device"].as_str().unwrap().ends_with("drive0"), "{status}");
+    assert_eq!(status["survives"]["drives"], 0);
+    let (code, text) = world.run(&["list", "--run-dir"], &[world.sockets()]);
+    assert!(code == 0 && text.contains("1 of 3 in sync, lost: 0, 1"), "{code}: {text}");
+    assert_eq!(served.terminate(), Some(3));
+}
+
+/// Only the socket of a dead process makes room for a new one.
+#[test]
+fn what_is_no_socket_is_not_deleted_to_make_one() {
+    let world = World::made(3, "5");
+    let served = Served::start(&world, &[], &world.drives);
+    let uuid = world.ask(&["status", "vault"])["uuid"].as_str().unwrap().replace(':', "");
+    let socket = world.sockets().join(format!("{uuid}.sock"));
+    // Another file came in its place: it is not this process's to remove.
+    fs::remove_file(&socket).unwrap();
+    fs::write(&socket, "mine").unwrap();
+    assert_eq!(served.terminate(), Some(0));
+    assert_eq!(fs::read(&socket).unwrap(), b"mine");
+    let sockets = world.sockets();
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--run-dir", sockets.to_str().unwrap()];
+    let refused = || {
+        let (code, text) = world.run(&serve, &world.drives);
+        let named = text.contains(socket.to_str().unwrap()) && text.contains("no socket");
+        assert!(code == 2 && named, "{code}: {text}");
+    };
+    refused();
+    assert_eq!(fs::read(&socket).unwrap(), b"mine");
+    // A link is none either, whatever it points to.
+    let target = world.folder.path().join("target");
+    drop(std::os::unix::net::UnixListener::bind(&target).unwrap());
+    fs::remove_file(&socket).unwrap();
+    std::os::unix::fs::symlink(&target, &socket).unwrap();
+    refused();
+    assert!(socket.is_symlink() && target.exists());
+    fs::remove_file(&socket).unwrap();
+    fs::rename(&target, &socket).unwrap();
+    let served = Served::start(&world, &[], &world.drives);
+    assert_eq!(served.terminate(), Some(0));
+    clean(&world.drives);
+}

@@ -1,0 +1,16 @@
+//! Words on standard error.
+
+use std::io::{self, Write};
+
+/// Writes a message for the operator: the name of the program, the words and a newline, in one
+/// piece, so that nothing of another process comes between them. If standard error cannot be
+/// written (it is closed or full), nobody reads it, and the command goes on: `eprintln!` would end
+/// it with a panic.
+pub(crate) fn say(words: &str) {
+    line(&format!("pumice: {words}"));
+}
+
+/// The same without the name of the program.
+pub(crate) fn line(words: &str) {
+    let _ = io::stderr().lock().write_all(format!("{words}\n").as_bytes());
+}
