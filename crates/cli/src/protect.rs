@@ -9,7 +9,7 @@ use pumice_node::serve::{Backend, DriveSource};
 use pumice_protect::format::Place;
 use pumice_protect::metadata::MetadataFormat;
 use pumice_tags::adoption::{Adopted, adopt};
-use pumice_tags::file::{Census, SharedMedium, TagFile};
+use pumice_tags::file::{Census, SharedMedium, TagFile, check_drive};
 use pumice_tags::header::Header;
 use pumice_tags::page::Origin;
 use pumice_tags::{DeviceMedium, TaggedDevice, open_place, serial_of};
@@ -215,6 +215,11 @@ fn report(places: &Places<'_>, found: &Adopted, device: &TaggedDevice) {
 
 fn status(places: &Places<'_>) -> Result<(), Failure> {
     let (header, census) = look(places.tags)?;
+    // A drive that is gone is no reason not to tell what its tags are.
+    if let Ok(drive) = FileDevice::open(places.drive, OpenMode::ReadOnly, Options::default()) {
+        check_drive(&header, &drive, &serial_of(places.drive))
+            .map_err(|error| Failure::new(format!("{}: {error}", places.tags.display())))?;
+    }
     let geometry = &header.geometry;
     let counts = Origin::ALL.iter().zip(census.origins);
     let counts: Vec<String> = counts.map(|(origin, count)| format!("{count} {}", origin.name())).collect();

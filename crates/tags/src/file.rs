@@ -13,6 +13,7 @@ use crate::page::{Found, Page};
 use crate::record::BadRecord;
 use crate::recovery::Recovery;
 pub(crate) use change::sizes_for;
+pub use examine::check_drive;
 pub(crate) use examine::check_length;
 use examine::{Examined, end_note, examine};
 pub use log::{Appended, Log};

@@ -177,3 +177,41 @@ fn what_recovery_wrote_over_is_listed_saved_put_back_and_given_up() {
     contains(protect(folder, &["--status"]), 0, "0 kept blocks");
     contains(protect(folder, &size), 0, "256 fit");
 }
+
+/// Nothing was wrong with the drive whose tags they are.
+#[test]
+fn a_tag_file_of_another_image_is_refused_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let content = |seed: u32| -> Vec<u8> {
+        (0..BLOCKS as u32 * 512)
+            .map(|i| (i.wrapping_mul(i) >> 7) as u8 ^ (i >> 9) as u8 ^ seed as u8)
+            .collect()
+    };
+    std::fs::write(folder.join("image"), content(1)).unwrap();
+    contains(protect(folder, &[]), 0, "2048 blocks adopted");
+    let tags = std::fs::read(folder.join("tags")).unwrap();
+    std::fs::write(folder.join("image"), content(2)).unwrap();
+    for words in [&["protect"][..], &["scrub", "--drives"]] {
+        contains(run(folder, words, &[]), 2, "the tags belong to another drive");
+        assert!(std::fs::read(folder.join("tags")).unwrap() == tags, "{words:?}");
+    }
+    contains(protect(folder, &["--status"]), 0, "2048 adopted");
+    std::fs::write(folder.join("image"), content(1)).unwrap();
+    contains(protect(folder, &[]), 0, "2048 fit");
+}
+
+#[test]
+fn the_status_of_tags_for_another_size_names_both_sizes() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("image"), vec![1; 64 * 4096]).unwrap();
+    contains(protect(folder, &[]), 0, "512 blocks adopted");
+    std::fs::write(folder.join("image"), vec![1; 80 * 4096]).unwrap();
+    let (code, text) = protect(folder, &["--status"]);
+    let is_named = ["size", "262144", "327680"].iter().all(|word| text.contains(word));
+    assert!(code == 2 && is_named, "{code}: {text}");
+    // One that is gone is no reason not to tell.
+    std::fs::remove_file(folder.join("image")).unwrap();
+    contains(protect(folder, &["--status"]), 0, "512 adopted");
+}

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 /// What came of the flushes.
 pub(super) struct Flushed {
-    /// The last failure of a drive.
+    /// The last failure of a drive: of its flush, or of it or its tag file while it was served.
     pub(super) result: io::Result<()>,
     /// Drives that did not come back in time.
     pub(super) missing: Vec<String>,
@@ -26,7 +26,10 @@ pub(super) fn flush_all(devices: Vec<Arc<dyn BlockDevice>>, until: Instant) -> i
     for (i, device) in devices.into_iter().enumerate().filter(|(_, device)| !device.read_only()) {
         let (done, name) = (done.clone(), device.name().to_owned());
         std::thread::Builder::new().name(format!("flush{i}")).spawn(move || {
-            let flushed = device.flush();
+            let flushed = match device.flush() {
+                Ok(()) => device.failing().map_or(Ok(()), |why| Err(format!("{}: {why}", device.name()))),
+                Err(error) => Err(error.to_string()),
+            };
             drop(device);
             // Nobody listens any more if it took too long.
             let _ = done.send((i, flushed));
@@ -48,7 +51,11 @@ pub(super) fn flush_all(devices: Vec<Arc<dyn BlockDevice>>, until: Instant) -> i
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pumice_blockdev::{HookedDevice, MemoryDevice};
+    use pumice_blockdev::{FaultyDevice, HookedDevice, MemoryDevice};
+    use pumice_protect::guard::Guard;
+    use pumice_tags::file::{SharedMedium, TagFile};
+    use pumice_tags::geometry::Geometry;
+    use pumice_tags::{DeviceMedium, TaggedDevice};
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
@@ -60,6 +67,24 @@ mod tests {
             std::thread::sleep(Duration::from_millis(200));
             self.0.store(true, Ordering::SeqCst);
         }
+    }
+
+    /// Nothing that was acknowledged is lost, but the server did not do what it should.
+    #[test]
+    fn a_tag_file_that_failed_is_told_at_the_end() {
+        let drive = Arc::new(MemoryDevice::new("d", 1 << 20));
+        let geometry = Geometry::new(1 << 20, 512, 512, Guard::Crc16, 128 << 10).unwrap();
+        let beside = Arc::new(FaultyDevice::new("t", vec![0; geometry.file_bytes() as usize], 1));
+        let tags = SharedMedium(Arc::new(DeviceMedium(beside.clone())));
+        TagFile::create(&tags, geometry, 7, "").unwrap();
+        let device: Arc<dyn BlockDevice> = Arc::new(TaggedDevice::open(drive, tags, "").unwrap());
+        let flush =
+            || flush_all(vec![Arc::clone(&device)], Instant::now() + Duration::from_secs(60)).unwrap();
+        assert!(flush().result.is_ok());
+        beside.refuse_writes(0..geometry.file_bytes());
+        device.write_at(0, &[1; 512]).unwrap_err();
+        let why = flush().result.unwrap_err().to_string();
+        assert!(why.contains("d: tag file: "), "{why}");
     }
 
     /// A drive with tags beside it is closed by whoever drops it last. A thread of the flush that

@@ -49,7 +49,12 @@ pub(super) fn end_note(header: &Header) -> [u8; 8] {
     header.generation.to_le_bytes()
 }
 
-fn check_drive(header: &Header, drive: &dyn BlockDevice, serial: &str) -> Result<(), TagError> {
+/// Refuses tags of a drive of another size, or with another serial number; `serial` is empty if it
+/// is not known.
+///
+/// # Errors
+/// With the field that differs, and both values.
+pub fn check_drive(header: &Header, drive: &dyn BlockDevice, serial: &str) -> Result<(), TagError> {
     let geometry = &header.geometry;
     let other = |field, tags: String, drive: String| Err(TagError::OtherDrive { field, tags, drive });
     if drive.size_bytes() != geometry.size() {
