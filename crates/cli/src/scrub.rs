@@ -57,7 +57,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     let paths = expand(&devices, sysfs)?;
     let (probed, mut array) = assemble_of(&paths, access)?;
     if let Some(healing) = &healing {
-        heal::is_of(healing, array.uuid(), sysfs)?;
+        heal::is_of(healing, &array, sysfs)?;
     }
     options.in_use |= healing.is_some();
     // Other hosts may write the drives of a node, unless they are kept away.
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     })?;
     if let Some(said) = state
         .as_ref()
-        .map(|state| heal::recover(state, sysfs, |md| heal::has_uuid(md, target.array().uuid(), sysfs)))
+        .map(|state| heal::recover(state, sysfs, |md| heal::is_same(md, target.array(), sysfs)))
         .transpose()?
         .flatten()
     {

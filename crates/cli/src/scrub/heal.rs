@@ -14,7 +14,7 @@ use pumice_host::stop::Stop;
 use pumice_host::target::Target;
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::DriveId;
-use pumice_raid::{Known, Uuid, probe_for};
+use pumice_raid::probe_at;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -87,29 +87,36 @@ pub(super) fn named(devices: &[PathBuf], sysfs: &Path) -> Result<(Array, Vec<Pat
 
 /// Checks that the array to heal is the array that was scrubbed, by the superblock of one of its
 /// members.
-pub(super) fn is_of(array: &Array, uuid: Uuid, sysfs: &Path) -> Result<(), Failure> {
-    if has_uuid(array, uuid, sysfs)? {
+pub(super) fn is_of(array: &Array, scrubbed: &pumice_raid::Array, sysfs: &Path) -> Result<(), Failure> {
+    if is_same(array, scrubbed, sysfs)? {
         return Ok(());
     }
+    let uuid = scrubbed.uuid();
     Err(Failure::new(format!("/dev/{} is not array {uuid}, to which the other devices belong", array.name)))
 }
 
-/// Whether an array has this UUID, by the superblock of one of its members.
-pub(super) fn has_uuid(array: &Array, uuid: Uuid, sysfs: &Path) -> Result<bool, Failure> {
+/// Whether an array is the one that was scrubbed, by the superblock of one of its members.
+pub(super) fn is_same(array: &Array, scrubbed: &pumice_raid::Array, sysfs: &Path) -> Result<bool, Failure> {
     let slaves = sysfs.join("class/block").join(&array.name).join("slaves");
     for entry in std::fs::read_dir(&slaves)? {
         let path = Path::new("/dev").join(entry?.file_name());
-        let device = Arc::new(FileDevice::open(&path, OpenMode::ReadOnly, Options::default())?);
-        let size = device.size_bytes();
-        let node = LocalNode::new("member", vec![device], &Peers::new(), NodeOptions::default());
-        let known = Known { array: Some(uuid), metadata: None };
-        let record = probe_for(&DriveReader::new(&node, DriveId(1), size), known)
-            .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-        if record.is_some_and(|record| record.superblock.array_uuid == uuid) {
+        if is_member(&path, scrubbed)? {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Whether a device is a member of an array. Its users may have written superblocks of its UUID into
+/// it: those in another format than that of the array do not count.
+fn is_member(path: &Path, of: &pumice_raid::Array) -> Result<bool, Failure> {
+    let device = Arc::new(FileDevice::open(path, OpenMode::ReadOnly, Options::default())?);
+    let size = device.size_bytes();
+    let node = LocalNode::new("member", vec![device], &Peers::new(), NodeOptions::default());
+    let reader = DriveReader::new(&node, DriveId(1), size);
+    let found = probe_at(&[&reader], of.metadata()).swap_remove(0);
+    let record = found.map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    Ok(record.is_some_and(|record| record.superblock.array_uuid == of.uuid()))
 }
 
 /// Has md check the stripes in which drives refuse blocks, scrubs these stripes again, and enters
@@ -350,7 +357,11 @@ impl Array {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Access;
+    use pumice_raid::layout::{Layout, Level};
+    use pumice_raid::{FormatSpec, Metadata, Uuid};
     use std::fs;
+    use std::os::unix::fs::FileExt;
 
     /// A folder like an array's in sysfs.
     fn sysfs(folder: &Path) -> PathBuf {
@@ -373,6 +384,49 @@ mod tests {
             fs::write(md.join(file), text).unwrap();
         }
         md
+    }
+
+    /// An array in image files, of which users have written superblocks into the data as well.
+    #[test]
+    fn a_member_is_known_by_the_superblock_in_the_format_of_its_array() {
+        let folder = tempfile::tempdir().unwrap();
+        let uuid = Uuid([7; 16]);
+        let format = |metadata, array_uuid, offset| {
+            let spec = FormatSpec {
+                metadata,
+                level: Level::Raid5,
+                layout: Some(Layout::LeftSymmetric),
+                chunk_bytes: 65_536,
+                component_bytes: Some(1 << 20),
+                device_bytes: vec![4 << 20; 3],
+                array_uuid,
+                device_uuids: (0..3).map(|i| Uuid([i; 16])).collect(),
+                name: "heal".to_owned(),
+                ctime: 1_700_000_000,
+                bitmap: false,
+                bad_block_log: false,
+                data_offset: offset,
+            };
+            spec.format().unwrap()
+        };
+        let write = |metadata, array_uuid, offset| {
+            for (i, member) in format(metadata, array_uuid, offset).members.iter().enumerate() {
+                let path = folder.path().join(i.to_string());
+                let file = fs::File::options().create(true).truncate(false).write(true).open(path).unwrap();
+                file.set_len(4 << 20).unwrap();
+                for (at, bytes) in &member.writes {
+                    file.write_all_at(bytes, *at).unwrap();
+                }
+            }
+        };
+        let paths = [0, 1, 2].map(|i| folder.path().join(i.to_string()));
+        write(Metadata::V1_2, uuid, Some(1 << 20));
+        let array = crate::devices::assemble_of(&paths, Access::default()).unwrap().1;
+        assert!(is_member(&paths[0], &array).unwrap());
+        write(Metadata::V1_0, uuid, None);
+        assert!(is_member(&paths[0], &array).unwrap(), "users cannot keep it from being healed");
+        write(Metadata::V1_2, Uuid([8; 16]), Some(1 << 20));
+        assert!(!is_member(&paths[0], &array).unwrap(), "nor make another array that one");
     }
 
     #[test]
