@@ -80,8 +80,9 @@ pub struct Status {
     pub devices: Vec<(Role, Option<String>)>,
     /// Members that are missing or being rebuilt.
     pub missing: Vec<Role>,
-    /// Members that have failed or do not answer, though no superblock says so yet: while the volume
-    /// is held none will. Of those that are missing or being rebuilt, some may be among them.
+    /// Members that have failed or do not answer, though no superblock says so yet: while the
+    /// volume is held none will. Of those that are missing or being rebuilt, some may be among
+    /// them.
     pub lost: Vec<Role>,
     /// Those of the missing that are being rebuilt, and that the superblocks on all members name: windows
     /// that are restored, of how many.

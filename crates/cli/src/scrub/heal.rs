@@ -107,8 +107,8 @@ pub(super) fn is_same(array: &Array, scrubbed: &pumice_raid::Array, sysfs: &Path
     Ok(false)
 }
 
-/// Whether a device is a member of an array. Its users may have written superblocks of its UUID into
-/// it: those in another format than that of the array do not count.
+/// Whether a device is a member of an array. Its users may have written superblocks of its UUID
+/// into it: those in another format than that of the array do not count.
 fn is_member(path: &Path, of: &pumice_raid::Array) -> Result<bool, Failure> {
     let device = Arc::new(FileDevice::open(path, OpenMode::ReadOnly, Options::default())?);
     let size = device.size_bytes();

@@ -224,14 +224,6 @@ fn options_that_make_no_sense() {
 }
 
 #[test]
-fn a_state_directory_that_is_none() {
-    let array = Made::new(RAID6);
-    let file = array.folder.path().join("file");
-    File::create(&file).unwrap();
-    assert!(refusal(scrub(&file).args(&array.members)).contains("state directory"));
-}
-
-#[test]
 fn a_plan_of_nothing_real() {
     let base = ["--members", "24", "--parity", "2", "--nodes", "3", "--drive", "4TB", "--chunk", "64KiB"];
     for (option, value) in [
