@@ -17,7 +17,7 @@ use crate::running::{Running, running};
 use crate::say::say;
 use crate::system::on_signals;
 use crate::text::{json_text, print};
-use pumice_host::pass::StopReason;
+use pumice_host::pass::{Retry, StopReason};
 use pumice_host::report::Report;
 use pumice_host::scrub::{Outcome, run as run_pass};
 use pumice_host::state::StateFiles;
@@ -33,12 +33,74 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Instant;
+
+/// What a scrub came to.
+struct Scrubbed {
+    output: String,
+    exit: u8,
+    /// Why it ended early, if that is to be said.
+    stopped: Option<String>,
+    /// It was a repair, and a node that it held was lost.
+    is_lost: bool,
+    /// Batches done, and findings repaired.
+    done: (usize, usize),
+}
+
+impl Scrubbed {
+    fn tell(&self) -> ExitCode {
+        if let Some(why) = &self.stopped {
+            say(why);
+        }
+        print(&self.output);
+        ExitCode::from(self.exit)
+    }
+}
 
 /// Runs the command.
+///
+/// A repair holds its nodes, and whoever has lost a hold knows nothing: others may have written
+/// since. So a repair that has lost a node is begun anew as by `--resume`: everything is opened,
+/// assembled and held again, and the journal comes first.
 pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     if args.drives {
         return drives::run(args);
     }
+    let mut stop = None;
+    let mut retry = Retry::new(args.options(fresh_seed()?)?.reconnect);
+    let mut last: Option<Scrubbed> = None;
+    loop {
+        let why = match (attempt(args, &mut stop, last.is_some()), &last) {
+            (Ok(scrubbed), before) if scrubbed.is_lost => {
+                if before.as_ref().is_none_or(|before| before.done < scrubbed.done) {
+                    retry.succeeded();
+                }
+                let why = scrubbed.stopped.clone().unwrap_or_default();
+                last = Some(scrubbed);
+                why
+            }
+            (Ok(scrubbed), _) => return Ok(scrubbed.tell()),
+            (Err(failure), None) => return Err(failure),
+            // It cannot be reached yet, or somebody else has it.
+            (Err(failure), Some(_)) => failure.to_string(),
+        };
+        let (Some(found), Some(stop)) = (&last, &stop) else { return Err(Failure::new(why)) };
+        let Some(wait) = retry.failed(Instant::now()) else {
+            say(&why);
+            return Ok(found.tell());
+        };
+        if !args.quiet {
+            say(&format!("{why}; the repair is resumed in {:.2} s", wait.as_secs_f64()));
+        }
+        if stop.wait(wait).is_err() {
+            return Ok(found.tell());
+        }
+    }
+}
+
+/// Scrubs once. `stop` is made when something can be stopped. `again`: it goes on with the scrub
+/// that was interrupted.
+fn attempt(args: &ScrubArgs, stop: &mut Option<Arc<Stop>>, again: bool) -> Result<Scrubbed, Failure> {
     let sysfs = Path::new("/sys");
     let (healing, devices) = match args.heal {
         true => heal::named(&args.devices, sysfs).map(|(array, rest)| (Some(array), rest))?,
@@ -46,6 +108,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     };
     let allow_in_use = args.allow_in_use || healing.is_some();
     let mut options = args.options(fresh_seed()?)?;
+    options.resume |= again;
     Kernels::best().self_test()?;
     let access =
         Access { write: args.repairs(), allow_in_use, digests: args.digest, metadata: args.metadata };
@@ -74,7 +137,9 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
         array.assume_running();
     } else if let Some(hosts) = elsewhere(&array, &probed, args)? {
         if !args.quiet {
-            say(&format!("the array is active, and {hosts} connected to all of its drives: it may be running or resyncing there"));
+            say(&format!(
+                "the array is active, and {hosts} connected to all of its drives: it may be running or resyncing there"
+            ));
         }
         options.running_elsewhere = true;
         array.assume_running();
@@ -109,25 +174,33 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
         say(&said);
     }
     let mut display = Display::new(args.quiet);
-    let stop = stop_on_signal()?;
-    let outcome = run_pass(&target, state.as_ref(), &options, &mut display, &stop);
+    let stop = match stop {
+        Some(stop) => stop,
+        none => none.insert(stop_on_signal()?),
+    };
+    let outcome = run_pass(&target, state.as_ref(), &options, &mut display, stop);
     display.finish();
     let mut outcome = outcome?;
     if let (Some(array), Some(state)) = (&healing, &state) {
-        heal::run(array, &target, state, &options, &mut outcome, &stop)?;
+        heal::run(array, &target, state, &options, &mut outcome, stop)?;
     }
     if !(options.in_use || access.write || outcome.findings.is_empty()) && outcome.stopped.is_none() {
         // Findings were reported without a second look, because nobody else was using the devices.
         outcome.stopped = taken_into_use(&probed, Path::new("/sys"))?.map(StopReason::TakenIntoUse);
     }
-    match &outcome.stopped {
-        Some(StopReason::Failed(why)) => say(&format!("stopped: {why}")),
-        Some(StopReason::TakenIntoUse(who)) => say(&format!("{who}; that began during the scrub, so findings may be writes under way: scrub again with --allow-in-use")),
-        _ => {}
-    }
+    let is_failed = matches!(outcome.stopped, Some(StopReason::Failed(_)));
+    let stopped = match &outcome.stopped {
+        Some(StopReason::Failed(why)) => Some(format!("stopped: {why}")),
+        Some(StopReason::TakenIntoUse(who)) => Some(format!(
+            "{who}; that began during the scrub, so findings may be writes under way: scrub again with --allow-in-use"
+        )),
+        _ => None,
+    };
     let (output, exit) = report_of(&target, &outcome, args.json, options.repair.is_some() || args.heal);
-    print(&output);
-    Ok(ExitCode::from(exit))
+    let repaired = outcome.findings.iter().filter(|finding| finding.repaired).count();
+    // A node that is held and lost says so without being asked over the network.
+    let is_lost = access.write && is_failed && target.nodes().any(|node| node.reconnect().is_err());
+    Ok(Scrubbed { output, exit, stopped, is_lost, done: (outcome.batches, repaired) })
 }
 
 /// What a scrub prints, and its exit code.

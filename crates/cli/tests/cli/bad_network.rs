@@ -74,7 +74,8 @@ fn a_repair_ends_with_its_connection() {
     let (whole, bytes) = cutting(&other, usize::MAX);
     assert_eq!(run(state.path(), &options, &[name(&whole)]).0, 1);
     let (cut, _) = cutting(&node, bytes.load(Ordering::SeqCst) * 2 / 3);
-    let (code, report) = run(state.path(), &options, &[name(&cut)]);
+    let never = [&options[..], &["--reconnect", "0s"]].concat();
+    let (code, report) = run(state.path(), &never, &[name(&cut)]);
     assert_eq!((code, &report["incomplete"]), (3, &json!(["stopped"])), "{report}");
     assert_eq!(report["reconnections"], 0, "others may have written since");
     let repaired = report["findings"].as_array().unwrap().iter().filter(|f| f["repaired"] == true).count();
@@ -83,6 +84,38 @@ fn a_repair_ends_with_its_connection() {
     assert_eq!(run(state.path(), &options, &[node.name()]).0, 1);
     let (code, report) = run(state.path(), &[], &[node.name()]);
     assert_eq!((code, report["findings"].as_array().unwrap().len()), (0, 0));
+}
+
+/// Cut in the scan and in the middle of the repairs: it is opened, held and judged anew.
+#[test]
+fn a_repair_goes_on_when_its_node_is_there_again() {
+    let damaged = || {
+        let array = Made::new(RAID6);
+        (0..STRIPES).for_each(|stripe| damage(&array, 0, stripe, 4096, 4096));
+        array
+    };
+    let options = ["--repair", "--repair-policy", "likely", "--batch", "1"];
+    let copy = damaged();
+    let node = Node::start(&["--listen", "127.0.0.1:0"], &copy.members);
+    let (whole, bytes) = cutting(&node, usize::MAX);
+    let state = tempfile::tempdir().unwrap();
+    assert_eq!(run(state.path(), &options, &[name(&whole)]).0, 1);
+    for third in [1, 2] {
+        let array = damaged();
+        let node = Node::start(&["--listen", "127.0.0.1:0"], &array.members);
+        let (cut, _) = cutting(&node, bytes.load(Ordering::SeqCst) * third / 3);
+        let (code, report) = run(state.path(), &options, &[name(&cut)]);
+        assert_eq!((code, &report["result"]), (1, &json!("findings")), "{report}");
+        let findings = report["findings"].as_array().unwrap();
+        assert_eq!(findings.len(), STRIPES as usize);
+        assert!(findings.iter().all(|finding| finding["repaired"] == true), "{report}");
+        let (code, report) = run(state.path(), &[], &[node.name()]);
+        assert_eq!((code, report["findings"].as_array().unwrap().len()), (0, 0));
+        drop(node);
+        for (repaired, expected) in array.members.iter().zip(&copy.members) {
+            assert!(std::fs::read(repaired).unwrap() == std::fs::read(expected).unwrap());
+        }
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod retry;
 mod schedule;
 
 pub use observer::{Observer, Progress, StopReason};
-pub use retry::RECONNECT;
+pub use retry::{RECONNECT, Retry};
 
 pub(crate) use course::{Course, Work};
 pub(crate) use schedule::Schedule;

@@ -21,7 +21,7 @@ pub const RECONNECT: Duration = Duration::from_secs(60);
 
 /// The times of attempts. Pure steps: the time is an argument.
 #[derive(Debug)]
-pub(crate) struct Retry {
+pub struct Retry {
     limit: Duration,
     /// The time of the first of consecutive failures.
     since: Option<Instant>,
@@ -30,18 +30,19 @@ pub(crate) struct Retry {
 
 impl Retry {
     /// Attempts begin at most `limit` after the first of consecutive failures; zero for no attempt.
-    pub(crate) fn new(limit: Duration) -> Self {
+    #[must_use]
+    pub const fn new(limit: Duration) -> Self {
         Self { limit, since: None, tries: 0 }
     }
 
     /// A batch is done: the next failure counts as the first.
-    pub(crate) fn succeeded(&mut self) {
+    pub const fn succeeded(&mut self) {
         (self.since, self.tries) = (None, 0);
     }
 
     /// A call failed at `now`. Returns the wait before the next attempt; `None` for no further
     /// attempt.
-    pub(crate) fn failed(&mut self, now: Instant) -> Option<Duration> {
+    pub fn failed(&mut self, now: Instant) -> Option<Duration> {
         let since = *self.since.get_or_insert(now);
         let wait = FIRST.saturating_mul(1 << self.tries.min(16)).min(LONGEST);
         let over = now.saturating_duration_since(since) + wait > self.limit;
