@@ -225,8 +225,9 @@ impl Gatherer {
         let part = &parts[sum.part];
         let Some(tagged) = self.devices[part.device].tagged() else { return Ok(None) };
         let (format, mut count) = (tagged.format(), 0);
+        let block = format.block_bytes as usize;
         self.guards.clear();
-        self.guards.resize(part.len / format.block_bytes as usize, 0);
+        self.guards.resize(part.len / block, 0);
         for (i, of) in parts.iter().enumerate() {
             if i == sum.part || Some(i) == sum.without {
                 continue;
@@ -238,7 +239,11 @@ impl Gatherer {
             self.guards.iter_mut().zip(guards).for_each(|(sum, guard)| *sum ^= guard);
             count += 1;
         }
-        format.metadata.guard().sums(&mut self.guards, count, format.block_bytes as usize);
+        // Whole blocks of the others are whole blocks of this one if it begins with one.
+        if count == 0 || !part.offset.is_multiple_of(block as u64) {
+            return Ok(None);
+        }
+        format.metadata.guard().sums(&mut self.guards, count, block);
         let (bytes, reader) = (&mut buffer[part.at..part.at + part.len], &mut self.readers[part.device]);
         tagged.read_expecting(part.offset, bytes, &self.guards, reader)
     }

@@ -144,3 +144,23 @@ fn guards_of_bytes_that_were_read_again_are_not_used() {
     let done = world.read(&mut gatherer, 400, 20);
     assert!(done.if_sum.is_some(), "of others they are");
 }
+
+#[test]
+fn pieces_that_are_no_whole_blocks_and_sums_of_nothing_are_read_as_ever() {
+    let world = World::new(Guard::Crc16, 512, 6);
+    let mut gatherer = world.gatherer();
+    world.read(&mut gatherer, 0, 8);
+    // The offset of the sum, and bytes of all; and a sum alone.
+    for (last, len, drives) in [(0, 4096, 6), (64, 4096, 6), (0, 4000, 6), (64, 960, 6), (64, 960, 1)] {
+        let part = |device| {
+            let offset = 4096 + if device + 1 == drives { last } else { 0 };
+            Part { device, offset, at: device * 4096, len }
+        };
+        let (parts, sum) = ((0..drives).map(part).collect(), Some(Sum { part: drives - 1, without: None }));
+        gatherer.submit(Gather { tag: 0, buffer: AlignedBuffer::new(drives * 4096), parts, sum });
+        let done = gatherer.next(true).unwrap();
+        assert!(done.failures.is_empty() && done.if_sum.is_none(), "{:?}", done.failures);
+        assert_eq!(done.judged.len(), drives);
+        assert!(done.judged.iter().all(|(_, judgement)| judgement.faulty.is_empty()));
+    }
+}

@@ -154,8 +154,7 @@ fn one_damaged_member_is_proven_by_every_method_and_repaired() {
     }
 }
 
-/// Parity as well as data, wherever a stripe has them; alone, and beside a tag that another member
-/// has lost its bytes of.
+/// Parity as well as data, wherever a stripe has them; and then their tags alone.
 #[test]
 fn every_member_of_every_rotation_is_proven() {
     for (kind, block) in [(RAID5, 512), (RAID6, 512), (RAID6, 4096)] {
@@ -165,7 +164,7 @@ fn every_member_of_every_rotation_is_proven() {
         for role in 0..roles {
             // As many stripes as members: each has each place of the rotation.
             for stripe in 0..roles {
-                protected.world.damage(Role(role as u16), stripe, role * 4096 + 100, 50, 0x21);
+                protected.world.damage(Role(role as u16), stripe, role * 2048 + 100, 50, 0x21);
             }
             let outcome = protected.scrub(&options(1));
             let found: Vec<_> = outcome.findings.iter().map(|f| (f.stripe, f.member, f.certainty)).collect();
@@ -176,18 +175,19 @@ fn every_member_of_every_rotation_is_proven() {
             assert!(outcome.findings.iter().all(|f| f.repaired), "{:?}", outcome.findings);
             assert_eq!(protected.world.contents(), before);
         }
-        // A tag alone, of each member in the same stripe.
+        // A tag alone, of each member in a stripe of its own.
         for role in 0..roles {
-            let at = role * 4096;
-            let bytes = protected.content(Role(role as u16), 5, at, block as usize);
-            protected.write(Role(role as u16), 5, at, &vec![0x5A; block as usize]);
+            let bytes = protected.content(Role(role as u16), role, 4096, block as usize);
+            protected.write(Role(role as u16), role, 4096, &vec![0x5A; block as usize]);
             let raw = &protected.world.devices[role as usize];
-            raw.write_at(protected.world.place(5, at), &bytes).unwrap();
+            raw.write_at(protected.world.place(role, 4096), &bytes).unwrap();
             raw.flush().unwrap();
         }
         let outcome = protected.scrub(&options(1));
-        let found: Vec<_> = outcome.findings.iter().map(|f| (f.verdict, f.members.clone())).collect();
-        let expected: Vec<_> = (0..roles).map(|role| (Verdict::TagDamaged, vec![role as u16])).collect();
+        let found: Vec<_> =
+            outcome.findings.iter().map(|f| (f.stripe, f.verdict, f.members.clone())).collect();
+        let expected: Vec<_> =
+            (0..roles).map(|role| (role, Verdict::TagDamaged, vec![role as u16])).collect();
         assert_eq!(found, expected, "{:?} {block}", kind.level);
         assert_eq!(protected.world.contents(), before);
     }
