@@ -1,6 +1,7 @@
 //! A bounded log in a region of a medium.
 
 mod ahead;
+#[cfg(test)]
 mod append;
 mod end;
 

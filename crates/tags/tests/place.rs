@@ -1,7 +1,7 @@
 //! Files of tags: what opening one may write, and when.
 
 use pumice_blockdev::{BlockDevice, Direct, FaultyDevice, FileDevice, MemoryDevice, OpenMode, Options};
-use pumice_durable::{Ring, Slots};
+use pumice_durable::{Medium, Ring, Slots};
 use pumice_protect::format::Place;
 use pumice_protect::guard::Guard;
 use pumice_protect::metadata::MetadataFormat;
@@ -98,7 +98,11 @@ fn a_tag_file_that_is_refused_is_left_as_it_is() {
     let records = |path: &Path, geometry: &Geometry, body: &[u8]| {
         let (mut ring, _) = Ring::open(medium(path), LOG_AT, geometry.log_bytes(), 512, 77).unwrap();
         for _ in 0..2 {
-            ring.append(body).unwrap();
+            for run in &ring.prepare([body.len()]).runs {
+                let mut bytes = vec![0; run.len];
+                ring.fill(run, &mut bytes, |_, into| into.copy_from_slice(body));
+                ring.medium().write_at(run.at, &bytes).unwrap();
+            }
             ring.sync().unwrap();
         }
     };

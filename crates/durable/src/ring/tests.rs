@@ -177,11 +177,10 @@ fn a_log_writes_whole_units_and_no_record_that_counts_is_in_one_of_them() {
     assert!(full > 50 && shared > 20, "{full} times full, {shared} releases that free nothing");
 }
 
-/// A medium that counts writes, and refuses all after some.
+/// A medium that counts writes.
 struct Counted<'s> {
     file: StoreFile<'s>,
     writes: Cell<usize>,
-    refused_from: Cell<usize>,
 }
 
 impl Medium for Counted<'_> {
@@ -191,9 +190,6 @@ impl Medium for Counted<'_> {
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.writes.set(self.writes.get() + 1);
-        if self.writes.get() > self.refused_from.get() {
-            return Err(io::ErrorKind::Other.into());
-        }
         self.file.write_at(offset, data)
     }
 
@@ -205,11 +201,7 @@ impl Medium for Counted<'_> {
 #[test]
 fn records_that_are_appended_together_are_one_write_and_lie_as_one_after_the_other() {
     let (one_by_one, together) = (store(1), store(1));
-    let medium = |store| Counted {
-        file: StoreFile { store, name: "log" },
-        writes: Cell::new(0),
-        refused_from: Cell::new(usize::MAX),
-    };
+    let medium = |store| Counted { file: StoreFile { store, name: "log" }, writes: Cell::new(0) };
     let (mut a, _) = Ring::open(medium(&one_by_one), 512, SIZE, 512, 99).unwrap();
     let (mut b, _) = Ring::open(medium(&together), 512, SIZE, 512, 99).unwrap();
     let bodies: Vec<Vec<u8>> = (0..12).map(|i| vec![i; 300 + 100 * usize::from(i)]).collect();
@@ -229,19 +221,6 @@ fn records_that_are_appended_together_are_one_write_and_lie_as_one_after_the_oth
         bytes
     };
     assert!(bytes(&one_by_one) == bytes(&together));
-    // Refused in the middle: nothing was appended, and what follows is as if nobody had tried.
-    let last = *numbers.last().unwrap();
-    b.release(last).unwrap();
-    b.medium.refused_from.set(b.medium.writes.get() + 1);
-    let before = (b.write_at, b.live.len(), b.free());
-    assert!(b.append_all(vec![[5_u8; 3000]; 5]).is_err());
-    assert_eq!((b.write_at, b.live.len(), b.free()), before);
-    b.medium.refused_from.set(usize::MAX);
-    let after = b.append(b"after").unwrap();
-    b.sync().unwrap();
-    drop(b);
-    let (_, found) = open(&together).unwrap();
-    assert_eq!(found.last().map(|entry| (entry.sequence, &entry.body[..])), Some((after, &b"after"[..])));
 }
 
 #[test]
