@@ -84,8 +84,8 @@ pub struct Status {
     /// volume is held none will. Of those that are missing or being rebuilt, some may be among
     /// them.
     pub lost: Vec<Role>,
-    /// Those of the missing that are being rebuilt, and that the superblocks on all members name: windows
-    /// that are restored, of how many.
+    /// Those of the missing that are being rebuilt, and that the superblocks on all members name:
+    /// windows that are restored, of how many.
     pub rebuilding: Vec<(Role, u64, u64)>,
     /// Whether the superblocks say that nothing is being written.
     pub clean: bool,
