@@ -101,7 +101,7 @@ fn the_tags_of_a_sum_are_checked_by_the_guards_of_its_terms() {
             assert_eq!(done.judged.len(), drives - 1);
             assert!(done.judged.iter().all(|(_, judgement)| *judgement == written(64)), "{context}");
         }
-        // A drive that does not count has no say; nor has the sum itself: it is not known to be one.
+        // A drive that does not count has no say, nor has the sum itself: nobody knows it is one.
         world.flip(drives - 2, 500);
         world.flip(drives - 1, 501);
         let done = world.read(&mut gatherer, 490, 20);
