@@ -1,5 +1,7 @@
 //! `pumice protect` and `pumice release`.
 
+mod off;
+
 use crate::failure::Failure;
 use crate::system::on_signals;
 use crate::text::{count, print};
@@ -50,9 +52,13 @@ pub(crate) struct ProtectArgs {
     /// Only show how many blocks have which tags; works while a node serves the drive
     #[arg(long, conflicts_with_all = ["off", "rate"])]
     status: bool,
-    /// Remove the tag file; the drive stays as it is
+    /// Remove the tag file, after what its log holds was written to the drive; refused if blocks
+    /// are kept, or that is impossible
     #[arg(long, conflicts_with = "rate")]
     off: bool,
+    /// With --off: remove it all the same, and say what is lost
+    #[arg(long, requires = "off")]
+    force: bool,
     /// Use tags again that were found stale: blocks that differ from them are refused from now on
     #[arg(long, conflicts_with_all = ["off", "status"])]
     believe: bool,
@@ -135,7 +141,7 @@ pub(crate) fn run(args: &ProtectArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     if args.off {
-        all.iter().try_for_each(off)?;
+        off::off(&all, args.force)?;
         return Ok(ExitCode::SUCCESS);
     }
     let stop = Arc::new(AtomicBool::new(false));
@@ -267,20 +273,6 @@ fn of_metadata(metadata: MetadataFormat) -> String {
         text += &format!(", storage tag of {} bits", metadata.storage_bits());
     }
     text + "\n"
-}
-
-fn off(places: &Places<'_>) -> Result<(), Failure> {
-    let tags = places.tags.display();
-    // Nobody uses it, and it is one: both before it goes.
-    let held = FileDevice::open(places.tags, OpenMode::ReadWrite, Options::default())?;
-    look(places.tags)?;
-    if !std::fs::metadata(places.tags)?.is_file() {
-        return Err(Failure::new(format!("{tags}: a block device cannot be removed; leave out tags=")));
-    }
-    std::fs::remove_file(places.tags)?;
-    print(&format!("{tags}: removed; {} stays as it is\n", places.drive.display()));
-    drop(held);
-    Ok(())
 }
 
 /// Runs `pumice release`.

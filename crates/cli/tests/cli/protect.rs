@@ -178,29 +178,6 @@ fn what_recovery_wrote_over_is_listed_saved_put_back_and_given_up() {
     contains(protect(folder, &size), 0, "256 fit");
 }
 
-/// Nothing was wrong with the drive whose tags they are.
-#[test]
-fn a_tag_file_of_another_image_is_refused_and_left_as_it_is() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    let content = |seed: u32| -> Vec<u8> {
-        (0..BLOCKS as u32 * 512)
-            .map(|i| (i.wrapping_mul(i) >> 7) as u8 ^ (i >> 9) as u8 ^ seed as u8)
-            .collect()
-    };
-    std::fs::write(folder.join("image"), content(1)).unwrap();
-    contains(protect(folder, &[]), 0, "2048 blocks adopted");
-    let tags = std::fs::read(folder.join("tags")).unwrap();
-    std::fs::write(folder.join("image"), content(2)).unwrap();
-    for words in [&["protect"][..], &["scrub", "--drives"]] {
-        contains(run(folder, words, &[]), 2, "the tags belong to another drive");
-        assert!(std::fs::read(folder.join("tags")).unwrap() == tags, "{words:?}");
-    }
-    contains(protect(folder, &["--status"]), 0, "2048 adopted");
-    std::fs::write(folder.join("image"), content(1)).unwrap();
-    contains(protect(folder, &[]), 0, "2048 fit");
-}
-
 #[test]
 fn the_status_of_tags_for_another_size_names_both_sizes() {
     let folder = tempfile::tempdir().unwrap();
@@ -214,4 +191,72 @@ fn the_status_of_tags_for_another_size_names_both_sizes() {
     // One that is gone is no reason not to tell.
     std::fs::remove_file(folder.join("image")).unwrap();
     contains(protect(folder, &["--status"]), 0, "512 adopted");
+}
+
+/// A block that a crash left torn: its content before, the image as it is, and as it should be.
+fn tear(folder: &Path) -> [Vec<u8>; 2] {
+    let image = folder.join("image");
+    let content: Vec<u8> = (0..1 << 20).map(|i: u32| (i / 7) as u8).collect();
+    std::fs::write(&image, &content).unwrap();
+    contains(protect(folder, &["--block-size", "4096"]), 0, "256 blocks adopted");
+    write_and_crash(folder, 5 * 4096, &[0xA5; 4096]);
+    let (mut torn, mut whole) = (content.clone(), content);
+    torn[5 * 4096..5 * 4096 + 512].fill(0xA5);
+    whole[5 * 4096..6 * 4096].fill(0xA5);
+    std::fs::write(&image, &torn).unwrap();
+    [torn, whole]
+}
+
+#[test]
+fn tags_are_not_removed_before_torn_blocks_are_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (image, tags) = (folder.join("image"), folder.join("tags"));
+    let [_, whole] = tear(folder);
+    contains(protect(folder, &["--off"]), 2, "1 kept block would be deleted");
+    assert!(std::fs::read(&image).unwrap() == whole && tags.exists());
+    // Once recovered, it is the kept block that stands in the way.
+    contains(protect(folder, &["--off"]), 2, "`pumice kept list`");
+    contains(run(folder, &["kept", "forget"], &["--all"]), 0, "deleted 1 kept block");
+    contains(protect(folder, &["--off"]), 0, "removed");
+    assert!(std::fs::read(&image).unwrap() == whole && !tags.exists());
+}
+
+#[test]
+fn tags_that_are_removed_by_force_are_recovered_if_they_can_be_and_the_loss_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (image, tags) = (folder.join("image"), folder.join("tags"));
+    let [_, whole] = tear(folder);
+    contains(protect(folder, &["--force"]), 2, "--off");
+    contains(protect(folder, &["--off", "--force"]), 0, "lost: 1 kept block");
+    assert!(std::fs::read(&image).unwrap() == whole && !tags.exists());
+    // A file that is none is not removed, whatever is said.
+    std::fs::write(&tags, vec![7; 65_536]).unwrap();
+    contains(protect(folder, &["--off", "--force"]), 2, "no tag file");
+    assert!(tags.exists());
+}
+
+#[test]
+fn tags_that_cannot_be_recovered_are_removed_by_force_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (image, tags) = (folder.join("image"), folder.join("tags"));
+    let [torn, _] = tear(folder);
+    let left = std::fs::read(&tags).unwrap();
+    // Of a drive of another size.
+    std::fs::write(&image, vec![1; 2 << 20]).unwrap();
+    contains(protect(folder, &["--off"]), 2, "nothing was removed");
+    assert!(std::fs::read(&tags).unwrap() == left);
+    // In use by another program: not even by force.
+    std::fs::write(&image, &torn).unwrap();
+    let held = FileDevice::open(&tags, OpenMode::ReadWrite, Options::default()).unwrap();
+    contains(protect(folder, &["--off", "--force"]), 2, "another program");
+    drop(held);
+    // The drive is gone.
+    std::fs::remove_file(&image).unwrap();
+    contains(protect(folder, &["--off"]), 2, "nothing was removed");
+    assert!(std::fs::read(&tags).unwrap() == left);
+    contains(protect(folder, &["--off", "--force"]), 0, "lost: what the log may have held");
+    assert!(!tags.exists());
 }
