@@ -33,8 +33,8 @@ pub(crate) fn promised(drive: FileDevice, tagging: Option<&Tagging>) -> Arc<File
     })
 }
 
-/// Opens a drive with its tags. Without `write`, the tags must have been closed cleanly, because
-/// replaying their log would write to the drive.
+/// Opens a drive with its tags. Without `write`, their log must hold nothing, because to recover it
+/// would write to the drive. A scrub that was killed leaves such a log.
 pub(crate) fn beside(
     drive: Arc<dyn BlockDevice>,
     path: &Path,
@@ -46,13 +46,14 @@ pub(crate) fn beside(
     let file = FileDevice::open(place, OpenMode::ReadOnly, Options::default())?;
     let header = TagFile::peek(&SharedMedium(Arc::new(DeviceMedium(Arc::new(file)))))
         .map_err(|error| fail(error.to_string()))?;
-    if !(header.clean || write) {
-        let why = "the tags were not closed; start the node, or `pumice protect` the drive, to recover them";
-        return Err(fail(why.to_owned()));
-    }
     let serial = serial_of(path);
     let block = header.geometry.block_bytes() as u32;
     let (medium, _) = open_place(place, &*drive, block, tagging.metadata, &serial)?;
+    // Their lock is held: nobody appends to the log meanwhile.
+    if !write && TagFile::count_log(&medium).map_err(|error| fail(error.to_string()))? > 0 {
+        let why = "the tags were not closed; start the node, or `pumice protect` the drive, to recover them";
+        return Err(fail(why.to_owned()));
+    }
     let tagged = TaggedDevice::open(drive, medium, &serial).map_err(|error| fail(error.to_string()))?;
     Ok(Arc::new(tagged))
 }

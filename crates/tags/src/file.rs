@@ -39,6 +39,14 @@ const LOG_ALIGN: u32 = 512;
 /// Most groups of pages that are read at once.
 const LOADED: usize = 32;
 
+/// What to do about a damaged log.
+const WAY_OUT: &str = "; `pumice protect DRIVE --off --force` removes the tags; then adopt the drive again";
+
+/// The same if it is the log that is damaged.
+const fn way_out(error: &RingError) -> &'static str {
+    if matches!(error, RingError::Damaged(_)) { WAY_OUT } else { "" }
+}
+
 /// The reasons why a tag file cannot be used.
 #[derive(Debug, Error)]
 pub enum TagError {
@@ -46,10 +54,10 @@ pub enum TagError {
     #[error(transparent)]
     Medium(#[from] io::Error),
     /// The log.
-    #[error(transparent)]
+    #[error("{0}{way}", way = way_out(.0))]
     Log(#[from] RingError),
     /// A record of the log.
-    #[error(transparent)]
+    #[error("{0}{WAY_OUT}")]
     Record(#[from] BadRecord),
     /// A kept block.
     #[error(transparent)]

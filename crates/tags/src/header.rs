@@ -36,7 +36,10 @@ pub struct Header {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum BadHeader {
     /// Another kind of file.
-    #[error("no tag file")]
+    #[error(
+        "no tag file, or its header is damaged; if it was the tag file of this drive, delete it and adopt the \
+         drive again"
+    )]
     Magic,
     /// A tag file of an earlier version.
     #[error(

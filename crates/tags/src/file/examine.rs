@@ -44,6 +44,25 @@ pub(super) fn examine(
     Ok(Examined { header, ring, is_ended, numbers, records })
 }
 
+impl TagFile {
+    /// Counts the records that a recovery would take from the log of a tag file that nobody uses.
+    /// Nothing is written.
+    ///
+    /// # Errors
+    /// If the log is damaged, it is no tag file, or the medium fails.
+    pub fn count_log(medium: &SharedMedium) -> Result<u64, TagError> {
+        let Header { identity, geometry, clean, .. } = Self::peek(medium)?;
+        if clean {
+            return Ok(0);
+        }
+        let (_, entries) = Ring::open(medium.clone(), LOG_AT, geometry.log_bytes(), LOG_ALIGN, identity)?;
+        for entry in &entries {
+            Record::decode(&geometry, &entry.body)?;
+        }
+        Ok(entries.len() as u64)
+    }
+}
+
 /// The note of the end marker of a session.
 pub(super) fn end_note(header: &Header) -> [u8; 8] {
     header.generation.to_le_bytes()
