@@ -1,5 +1,6 @@
 //! `pumice protect` and `pumice release`.
 
+mod before;
 mod off;
 
 use crate::failure::Failure;
@@ -140,10 +141,12 @@ pub(crate) fn run(args: &ProtectArgs) -> Result<ExitCode, Failure> {
         all.iter().try_for_each(status)?;
         return Ok(ExitCode::SUCCESS);
     }
+    before::check_apart(&all)?;
     if args.off {
         off::off(&all, args.force)?;
         return Ok(ExitCode::SUCCESS);
     }
+    before::check_open(&all)?;
     let stop = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&stop);
     on_signals(move || raised.store(true, Ordering::Relaxed))?;
@@ -240,6 +243,9 @@ fn status(places: &Places<'_>) -> Result<(), Failure> {
     text += &of_metadata(geometry.format().metadata());
     text += &format!("  adopted {} of {}\n", header.adopted, geometry.blocks());
     text += if header.clean { "  closed\n" } else { "  in use, or not closed: the log may hold more\n" };
+    if !header.clean {
+        text += &before::about_log(places.tags)?;
+    }
     if header.stale {
         text += "  stale: nothing is refused\n";
     }

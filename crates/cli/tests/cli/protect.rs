@@ -260,3 +260,82 @@ fn tags_that_cannot_be_recovered_are_removed_by_force_only() {
     contains(protect(folder, &["--off", "--force"]), 0, "lost: what the log may have held");
     assert!(!tags.exists());
 }
+
+#[test]
+fn a_scrub_that_was_killed_needs_no_recovery_and_a_write_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (image, tags) = (folder.join("image"), folder.join("tags"));
+    std::fs::write(&image, vec![5; 1 << 20]).unwrap();
+    contains(protect(folder, &["--block-size", "4096"]), 0, "256 blocks adopted");
+    let drive = Arc::new(FileDevice::open(&image, OpenMode::ReadWrite, Options::default()).unwrap());
+    let (medium, _) = open_place(&tags, &*drive, 4096, Guard::Crc16, "").unwrap();
+    let device = TaggedDevice::open(drive, medium, "").unwrap();
+    let opened = std::fs::read(&tags).unwrap();
+    device.write_at(4096, &[6; 4096]).unwrap();
+    let written = std::fs::read(&tags).unwrap();
+    drop(device);
+    std::fs::write(&tags, &opened).unwrap();
+    std::fs::write(&image, vec![5; 1 << 20]).unwrap();
+    contains(protect(folder, &["--status"]), 0, "not closed");
+    contains(run(folder, &["scrub", "--drives"], &[]), 0, "CLEAN");
+    contains(protect(folder, &["--status"]), 0, "  closed");
+    std::fs::write(&tags, &written).unwrap();
+    contains(run(folder, &["scrub", "--drives"], &[]), 2, "the tags were not closed");
+    assert!(std::fs::read(&tags).unwrap() == written);
+}
+
+#[test]
+fn a_damaged_log_is_told_with_a_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (image, tags) = (folder.join("image"), folder.join("tags"));
+    std::fs::write(&image, vec![5; 1 << 20]).unwrap();
+    contains(protect(folder, &["--block-size", "4096"]), 0, "256 blocks adopted");
+    let drive = Arc::new(FileDevice::open(&image, OpenMode::ReadWrite, Options::default()).unwrap());
+    let (medium, _) = open_place(&tags, &*drive, 4096, Guard::Crc16, "").unwrap();
+    let device = TaggedDevice::open(drive, medium, "").unwrap();
+    let opened = std::fs::read(&tags).unwrap();
+    (0..3).for_each(|block| device.write_at(block * 4096, &[0xA5; 4096]).unwrap());
+    let mut left = std::fs::read(&tags).unwrap();
+    drop(device);
+    std::fs::write(&tags, &left).unwrap();
+    let (_, status) = protect(folder, &["--status"]);
+    assert!(status.contains("not closed") && !status.contains("damaged"), "{status}");
+    // The first record, which a later one says was durable.
+    let first = (0..left.len()).find(|at| left[*at] != opened[*at]).unwrap();
+    left[first] ^= 1;
+    std::fs::write(&tags, &left).unwrap();
+    contains(protect(folder, &["--status"]), 0, "the log is damaged");
+    contains(protect(folder, &["--block-size", "4096"]), 2, "--off --force");
+    contains(protect(folder, &["--off"]), 2, "nothing was removed");
+    contains(protect(folder, &["--off", "--force"]), 0, "lost: what the log may have held");
+    contains(protect(folder, &["--block-size", "4096"]), 0, "256 blocks adopted");
+    // Without a header it is no tag file to anybody.
+    let mut headless = std::fs::read(&tags).unwrap();
+    headless[..8192].fill(0xEE);
+    std::fs::write(&tags, &headless).unwrap();
+    contains(protect(folder, &["--off", "--force"]), 2, "delete it and adopt the drive again");
+}
+
+#[test]
+fn all_drives_are_looked_at_before_the_first_is_adopted() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for image in ["a", "c"] {
+        std::fs::write(folder.join(image), vec![5; 1 << 20]).unwrap();
+    }
+    let protect = |sources: &[(&str, &str)]| {
+        let at = folder.display();
+        let sources = sources.iter().map(|(drive, tags)| format!("{at}/{drive},pi=16,tags={at}/{tags}"));
+        let output = pumice().arg("protect").args(sources).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap(), String::from_utf8(text).unwrap())
+    };
+    contains(protect(&[("a", "a.t"), ("nosuch", "n.t"), ("c", "c.t")]), 2, "nosuch");
+    contains(protect(&[("a", "t"), ("c", "t")]), 2, "are the same file or device");
+    contains(protect(&[("a", "a.t"), ("c", "a")]), 2, "are the same file or device");
+    contains(protect(&[("a", "a")]), 2, "are the same file or device");
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), 2, "no tag file was made");
+    contains(protect(&[("a", "a.t"), ("c", "c.t")]), 0, "2048 blocks adopted");
+}

@@ -1,0 +1,79 @@
+//! What is found out before anything is changed.
+
+use super::{Places, medium};
+use crate::failure::Failure;
+use pumice_blockdev::{FileDevice, OpenMode, Options};
+use pumice_tags::file::TagFile;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// What two names can have in common.
+#[derive(PartialEq, Eq)]
+enum Identity {
+    /// A block device, by its number.
+    Device(u64),
+    /// A file, by its file system and inode: hard links are the same.
+    File(u64, u64),
+    /// What does not exist yet.
+    Missing(PathBuf),
+}
+
+fn identity(path: &Path) -> Identity {
+    match std::fs::metadata(path) {
+        Ok(about) if about.file_type().is_block_device() => Identity::Device(about.rdev()),
+        Ok(about) => Identity::File(about.dev(), about.ino()),
+        Err(_) => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new(".")).canonicalize();
+            let name = path.file_name().unwrap_or_default();
+            Identity::Missing(folder.map_or_else(|_| path.to_owned(), |folder| folder.join(name)))
+        }
+    }
+}
+
+/// Refuses drives and tag files of which two are the same.
+pub(super) fn check_apart(all: &[Places<'_>]) -> Result<(), Failure> {
+    let mut seen: Vec<(Identity, String)> = Vec::new();
+    for places in all {
+        let (drive, tags) = (places.drive.display(), places.tags.display());
+        for (path, name) in [
+            (places.drive, format!("{drive}")),
+            (places.tags.as_path(), format!("{tags}, the tags of {drive},")),
+        ] {
+            let found = identity(path);
+            if let Some((_, first)) = seen.iter().find(|(other, _)| *other == found) {
+                return Err(Failure::new(format!("{first} and {name} are the same file or device")));
+            }
+            seen.push((found, name));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses drives and tag files that cannot be opened. Nothing is written.
+pub(super) fn check_open(all: &[Places<'_>]) -> Result<(), Failure> {
+    for places in all {
+        FileDevice::open(places.drive, OpenMode::ReadWrite, Options::default())?;
+        if !places.tags.try_exists()? {
+            continue;
+        }
+        FileDevice::open(places.tags, OpenMode::ReadWrite, Options::default())?;
+        if places.tags.is_file() {
+            let fail = |error| Failure::new(format!("{}: {error}", places.tags.display()));
+            TagFile::peek(&medium(places.tags)?).map_err(fail)?;
+        }
+    }
+    Ok(())
+}
+
+/// A line about a log that cannot be read, if nobody uses the tags.
+pub(super) fn about_log(tags: &Path) -> Result<String, Failure> {
+    let file = FileDevice::open(tags, OpenMode::ReadOnly, Options::default())?;
+    if file.locked_by_another()? {
+        return Ok(String::new());
+    }
+    Ok(match TagFile::count_log(&medium(tags)?) {
+        Ok(_) => String::new(),
+        Err(error) => format!("  the log cannot be used: {error}\n"),
+    })
+}
