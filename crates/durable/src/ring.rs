@@ -289,7 +289,7 @@ impl<M: Medium> Ring<M> {
         Ok(true)
     }
 
-    /// The longest body that [`append`](Self::append) takes now, in bytes; 0 also if none does.
+    /// The longest body that [`prepare`](Self::prepare) takes now, in bytes; 0 also if none does.
     #[must_use]
     pub fn room(&self) -> usize {
         let longest = |free: u64| (free.saturating_sub(self.unit)) as usize;

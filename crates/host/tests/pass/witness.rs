@@ -154,8 +154,9 @@ fn one_damaged_member_is_proven_by_every_method_and_repaired() {
     }
 }
 
-/// Parity as well as data, wherever a stripe has them; and then their tags alone. Chunks are so long
-/// that a node reads one stripe at a time: then guards of parity follow from those of the data.
+/// Parity as well as data, wherever a stripe has them; and then their tags alone. Chunks are so
+/// long that a node reads one stripe at a time: then guards of parity follow from those of the
+/// data.
 #[test]
 fn every_member_of_every_rotation_is_proven() {
     for (kind, block) in [(RAID5, 512), (RAID6, 512), (RAID6, 4096)] {
