@@ -47,7 +47,7 @@ pub use medium::DeviceMedium;
 pub use memory::{MemoryDevice, NoMemory, check_memory, memory_available, try_zeroed_memory, zeroed_memory};
 pub use pumice_durable::remove_unfinished;
 pub use system::{
-    ask_silent_peer, check_new_file, free_bytes, give_memory_back, prefetch, prefetch_far,
+    allocate, ask_silent_peer, check_new_file, free_bytes, give_memory_back, prefetch, prefetch_far,
     raise_descriptor_limit, step_back,
 };
 pub use tagged::{read_in_order, read_judged};

@@ -202,6 +202,25 @@ pub fn check_new_file(folder: &Path) -> io::Result<()> {
     }
 }
 
+/// Gives a file room for its first `len` bytes, and at least that length (fallocate(2)). What was
+/// not written reads as zeros. Does nothing if the file system cannot.
+///
+/// # Errors
+/// If there is not so much room; part of it may have been taken.
+pub fn allocate(file: &File, len: u64) -> io::Result<()> {
+    let len = libc::off64_t::try_from(len).map_err(io::Error::other)?;
+    loop {
+        // SAFETY: the descriptor is open; the call takes no pointer.
+        match check(unsafe { libc::fallocate64(file.as_raw_fd(), 0, 0, len) }) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {
+                return Ok(());
+            }
+            done => return done,
+        }
+    }
+}
+
 /// Raises the soft limit of open descriptors to the hard limit, and returns it.
 ///
 /// # Errors

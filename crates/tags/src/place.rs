@@ -3,7 +3,9 @@
 use crate::file::{SharedMedium, TagError, TagFile, check_length, sizes_for};
 use crate::geometry::{Geometry, InvalidGeometry, LOG_AT, MIN_LOG};
 use crate::header::MAX_SERIAL;
-use pumice_blockdev::{BlockDevice, DeviceMedium, FileDevice, IoError, MemoryDevice, OpenMode, Options};
+use pumice_blockdev::{
+    BlockDevice, DeviceMedium, FileDevice, IoError, MemoryDevice, OpenMode, Options, allocate,
+};
 use pumice_durable::{Medium, Unfinished};
 use pumice_protect::format::Place;
 use pumice_protect::metadata::MetadataFormat;
@@ -206,8 +208,11 @@ fn make_file(path: &Path, geometry: Geometry, serial: &str) -> Result<bool, TagE
 
 /// Makes a new file a tag file. Durable when this returns.
 fn fill(file: File, geometry: Geometry, serial: &str) -> Result<(), TagError> {
-    file.set_len(geometry.file_bytes().next_multiple_of(GRAIN))?;
-    // The log has its room from the start: to allocate it would cost every first sync of a record
+    let len = geometry.file_bytes().next_multiple_of(GRAIN);
+    file.set_len(len)?;
+    // That there is no room must be known now: later, all writes of the drive would fail.
+    allocate(&file, len)?;
+    // The log is written from the start: to allocate it would cost every first sync of a record
     // a commit of the file system.
     let zeros = vec![0; PIECE];
     for at in (LOG_AT..LOG_AT + geometry.log_bytes()).step_by(PIECE) {

@@ -1,6 +1,8 @@
 //! Files of tags: what opening one may write, and when.
 
-use pumice_blockdev::{BlockDevice, Direct, FaultyDevice, FileDevice, MemoryDevice, OpenMode, Options};
+use pumice_blockdev::{
+    BlockDevice, Direct, FaultyDevice, FileDevice, MemoryDevice, OpenMode, Options, allocate,
+};
 use pumice_durable::{Medium, Ring, Slots};
 use pumice_protect::format::Place;
 use pumice_protect::guard::Guard;
@@ -8,7 +10,7 @@ use pumice_protect::metadata::MetadataFormat;
 use pumice_tags::file::{SharedMedium, TagFile};
 use pumice_tags::geometry::{Geometry, LOG_AT};
 use pumice_tags::{DeviceMedium, TaggedDevice, open_place};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -194,4 +196,26 @@ fn a_tag_file_is_there_whole_or_not_at_all() {
     // A file of zeros is no tag file, and is not made one: it may have been one.
     std::fs::write(&path, vec![0; 1 << 20]).unwrap();
     assert!(open_place(&path, &drive, 512, Guard::Crc16, "s").is_err());
+}
+
+/// Bytes that the file system has given a file.
+fn allocated(path: &Path) -> u64 {
+    std::fs::metadata(path).unwrap().blocks() * 512
+}
+
+#[test]
+fn a_new_tag_file_has_all_its_room() {
+    let folder = tempfile::tempdir().unwrap();
+    // On a file system that cannot, nothing is promised.
+    let probe = folder.path().join("probe");
+    let file = std::fs::File::create(&probe).unwrap();
+    allocate(&file, 1 << 20).unwrap();
+    file.set_len(1 << 20).unwrap();
+    if allocated(&probe) < 1 << 20 {
+        return;
+    }
+    let path = folder.path().join("tags");
+    let (_, made) = open_place(&path, &*drive(32 << 20), 512, Guard::Crc16, "").unwrap();
+    let len = std::fs::metadata(&path).unwrap().len();
+    assert!(made && allocated(&path) >= len, "{} of {len} bytes", allocated(&path));
 }
