@@ -83,7 +83,7 @@ fn adopted_tags_are_vouched_for_over_nodes_and_then_prove_damage() {
 }
 
 #[test]
-fn tags_that_were_not_closed_are_not_opened_for_a_check() {
+fn tags_of_a_killed_node_that_wrote_nothing_are_opened_for_a_check() {
     let array = Made::new(RAID5);
     let names: Vec<PathBuf> = array.members.iter().map(|member| tagged(member)).collect();
     assert!(pumice().arg("protect").args(&names).output().unwrap().status.success());
@@ -92,5 +92,5 @@ fn tags_that_were_not_closed_are_not_opened_for_a_check() {
     node.child.wait().unwrap();
     let output = pumice().args(["scrub", "--drives"]).args(&names).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(2) && text.contains("were not closed"), "{text}");
+    assert!(output.status.success(), "the logs hold nothing to recover: {text}");
 }
