@@ -2,8 +2,8 @@
 //! has threads beside it.
 
 use pumice_blockdev::{
-    BlockDevice, DeviceMedium, DirectMemory, DirectOperation, FileDevice, IoError, OpenMode, Operation,
-    Options, Step, Stepped, SteppedCommand,
+    BlockDevice, DeviceMedium, DirectMemory, DirectOperation, DirectRequest, FileDevice, IoError, OpenMode,
+    Operation, Options, Step, Stepped, SteppedCommand,
 };
 use pumice_buffer::SharedBuffer;
 use pumice_protect::guard::Guard;
@@ -419,6 +419,25 @@ fn a_failed_write_of_the_log_fails_the_command_and_every_later_one() {
     stepped.leave(user);
 }
 
+/// Does all that a user is to do. `seen` is called with each request.
+fn finish(stepped: &dyn Stepped, user: usize, mut seen: impl FnMut(&DirectRequest)) {
+    while stepped.is_busy(user) {
+        let mut steps = Vec::new();
+        stepped.steps(user, &mut steps);
+        for step in steps {
+            match step {
+                Step::Carry(step, mut request) => {
+                    seen(&request);
+                    let result = request.carry_out();
+                    stepped.carried(user, step, request, result);
+                }
+                Step::Aside(step) => stepped.aside(user, step),
+                Step::Done { result, .. } => result.unwrap(),
+            }
+        }
+    }
+}
+
 #[test]
 fn commits_use_the_same_memory_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -434,26 +453,14 @@ fn commits_use_the_same_memory_again() {
         let data = SharedBuffer::copy_of(&content(token % 7, 1));
         let command = SteppedCommand::Write { offset: token % 7 * GRAIN, data, durable: false };
         stepped.begin(user, token, command).unwrap();
-        while stepped.is_busy(user) {
-            let mut steps = Vec::new();
-            stepped.steps(user, &mut steps);
-            for step in steps {
-                match step {
-                    Step::Carry(step, mut request) => {
-                        if let (DirectMemory::Bytes(memory), DirectOperation::Write { durable: true }) =
-                            (&request.memory, request.operation)
-                        {
-                            memories.insert(memory.start().as_ptr() as usize);
-                            commits += 1;
-                        }
-                        let result = request.carry_out();
-                        stepped.carried(user, step, request, result);
-                    }
-                    Step::Aside(step) => stepped.aside(user, step),
-                    Step::Done { result, .. } => result.unwrap(),
-                }
+        finish(stepped, user, |request| {
+            if let (DirectMemory::Bytes(memory), DirectOperation::Write { durable: true }) =
+                (&request.memory, request.operation)
+            {
+                memories.insert(memory.start().as_ptr() as usize);
+                commits += 1;
             }
-        }
+        });
         // Others want memory meanwhile, which an allocator would take from what was freed.
         std::mem::forget(SharedBuffer::copy_of(&[1; 2 * GRAIN as usize]));
     }
@@ -480,20 +487,7 @@ fn blocks_that_are_healed_in_steps_do_not_make_tags_stale() {
         assert!(device.read_at(at, &mut vec![0; len]).is_err(), "{token}");
         let data = SharedBuffer::copy_of(&vec![7; len]);
         stepped.begin(user, token, SteppedCommand::Write { offset: at, data, durable: false }).unwrap();
-        while stepped.is_busy(user) {
-            let mut steps = Vec::new();
-            stepped.steps(user, &mut steps);
-            for step in steps {
-                match step {
-                    Step::Carry(step, mut request) => {
-                        let result = request.carry_out();
-                        stepped.carried(user, step, request, result);
-                    }
-                    Step::Aside(step) => stepped.aside(user, step),
-                    Step::Done { result, .. } => result.unwrap(),
-                }
-            }
-        }
+        finish(stepped, user, |_| {});
     }
     assert!(!device.is_stale());
     stepped.leave(user);
