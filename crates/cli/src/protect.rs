@@ -53,8 +53,8 @@ pub(crate) struct ProtectArgs {
     /// Only show how many blocks have which tags; works while a node serves the drive
     #[arg(long, conflicts_with_all = ["off", "rate"])]
     status: bool,
-    /// Remove the tag file, after what its log holds was written to the drive; refused if blocks
-    /// are kept, or that is impossible
+    /// Recover the drive from the log of its tags, then remove the tag file; refused if blocks are
+    /// kept or the recovery fails
     #[arg(long, conflicts_with = "rate")]
     off: bool,
     /// With --off: remove it all the same, and say what is lost

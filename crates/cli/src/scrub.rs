@@ -59,9 +59,9 @@ impl Scrubbed {
 
 /// Runs the command.
 ///
-/// A repair holds its nodes, and whoever has lost a hold knows nothing: others may have written
-/// since. So a repair that has lost a node is begun anew as by `--resume`: everything is opened,
-/// assembled and held again, and the journal comes first.
+/// A repair holds its nodes. If it loses one, others may have written there since. So it begins
+/// anew as with `--resume`: everything is opened, assembled and held again, and the journal comes
+/// first.
 pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     if args.drives {
         return drives::run(args);

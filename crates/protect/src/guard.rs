@@ -88,9 +88,7 @@ impl Guard {
         let shifted = polynomial.register(whole ^ self.ones()) ^ zeros.register;
         polynomial.value(polynomial.unshift(shifted, b.len() as u64)) ^ self.ones()
     }
-}
 
-impl Guard {
     /// Turns the XORs of the guards of `count` messages of `len` bytes each into the guards of the
     /// XORs of these messages.
     ///

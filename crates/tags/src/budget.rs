@@ -27,9 +27,7 @@ impl Budget {
         }
         self.refused.len() > MOST
     }
-}
 
-impl Budget {
     /// Blocks were written. A reader that lost one and then wrote it had it from elsewhere: it was
     /// right to be refused, and says nothing against the tags.
     pub(crate) fn written(&mut self, blocks: &Range<u64>) {

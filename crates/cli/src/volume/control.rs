@@ -229,7 +229,7 @@ impl SocketPlace {
 /// If it is no socket, or may have a process that listens.
 fn remove_left(path: &Path, error: &io::Error) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
-        return Err(io::Error::other("it is no socket, and in the way of one"));
+        return Err(io::Error::other("it is no socket: move it away, or give another --run-dir"));
     }
     if error.kind() != io::ErrorKind::ConnectionRefused {
         return Err(io::Error::new(error.kind(), error.to_string()));

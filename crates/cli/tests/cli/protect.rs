@@ -261,16 +261,22 @@ fn tags_that_cannot_be_recovered_are_removed_by_force_only() {
     assert!(!tags.exists());
 }
 
-#[test]
-fn a_scrub_that_was_killed_needs_no_recovery_and_a_write_does() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+/// An image that was adopted, opened with its tags as a node opens it.
+fn adopted_and_opened(folder: &Path) -> TaggedDevice {
     let (image, tags) = (folder.join("image"), folder.join("tags"));
     std::fs::write(&image, vec![5; 1 << 20]).unwrap();
     contains(protect(folder, &["--block-size", "4096"]), 0, "256 blocks adopted");
     let drive = Arc::new(FileDevice::open(&image, OpenMode::ReadWrite, Options::default()).unwrap());
     let (medium, _) = open_place(&tags, &*drive, 4096, Guard::Crc16, "").unwrap();
-    let device = TaggedDevice::open(drive, medium, "").unwrap();
+    TaggedDevice::open(drive, medium, "").unwrap()
+}
+
+#[test]
+fn a_scrub_that_was_killed_needs_no_recovery_and_a_write_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (image, tags) = (folder.join("image"), folder.join("tags"));
+    let device = adopted_and_opened(folder);
     let opened = std::fs::read(&tags).unwrap();
     device.write_at(4096, &[6; 4096]).unwrap();
     let written = std::fs::read(&tags).unwrap();
@@ -289,12 +295,8 @@ fn a_scrub_that_was_killed_needs_no_recovery_and_a_write_does() {
 fn a_damaged_log_is_told_with_a_way_out() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let (image, tags) = (folder.join("image"), folder.join("tags"));
-    std::fs::write(&image, vec![5; 1 << 20]).unwrap();
-    contains(protect(folder, &["--block-size", "4096"]), 0, "256 blocks adopted");
-    let drive = Arc::new(FileDevice::open(&image, OpenMode::ReadWrite, Options::default()).unwrap());
-    let (medium, _) = open_place(&tags, &*drive, 4096, Guard::Crc16, "").unwrap();
-    let device = TaggedDevice::open(drive, medium, "").unwrap();
+    let tags = folder.join("tags");
+    let device = adopted_and_opened(folder);
     let opened = std::fs::read(&tags).unwrap();
     (0..3).for_each(|block| device.write_at(block * 4096, &[0xA5; 4096]).unwrap());
     let mut left = std::fs::read(&tags).unwrap();
