@@ -147,7 +147,7 @@ fn settle_sim(rest: &[String]) -> Result<(), Failed> {
         _ => return Err(Failed("usage: cargo xtask settle-sim [--seeds N]".to_owned())),
     };
     // The long form, and the tests that leave a clause out.
-    let tests = "scrub::settling::simulation::";
+    let tests = ["scrub::settling::simulation::", "scrub::confirm::simulation::"];
     cargo(
         &[
             "test",
@@ -159,7 +159,8 @@ fn settle_sim(rest: &[String]) -> Result<(), Failed> {
             "--",
             "--include-ignored",
             "--nocapture",
-            tests,
+            tests[0],
+            tests[1],
         ],
         &[("PUMICE_SETTLE_SEEDS", seeds)],
     )

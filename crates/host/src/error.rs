@@ -69,6 +69,9 @@ pub enum HostError {
     /// A member does not have what is written to the array any more.
     #[error("member {0} is not in sync any more: scrub the volume again without it")]
     MemberLeft(Role),
+    /// The array is no longer the one that the pass reads (`docs/design/premises.md`).
+    #[error("{0}")]
+    ArrayChanged(String),
     /// `--range` reaches past the array.
     #[error("range {start}..{end} is not within the array's {stripes} stripes")]
     Range {

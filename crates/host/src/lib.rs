@@ -21,6 +21,7 @@ pub mod order;
 pub mod pass;
 pub mod pattern;
 pub mod plan;
+pub mod premises;
 pub mod probe;
 mod relay;
 pub mod repair;

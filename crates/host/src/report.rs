@@ -5,6 +5,7 @@ use crate::finding::Finding;
 use crate::members::{AbsentMember, Equations, StripeRange};
 use crate::pass::StopReason;
 use crate::pattern::Pattern;
+use crate::premises::ReadMember;
 use crate::scrub::{Outcome, Unfinished};
 use crate::target::Target;
 use crate::wire::Wire;
@@ -166,6 +167,15 @@ impl TagCounts {
     }
 }
 
+/// The array's event counts in the last run of a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct EventCounts {
+    /// When the run began.
+    pub first: u64,
+    /// At the last look at the superblocks.
+    pub last: u64,
+}
+
 /// The JSON document of a scrub.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
@@ -181,6 +191,10 @@ pub struct Report {
     pub stopped: Option<String>,
     /// The stripes of the range.
     pub range: StripeRange,
+    /// The members that were read, by role.
+    pub read: Vec<ReadMember>,
+    /// The array's event counts.
+    pub events: EventCounts,
     /// Whether a member was absent from any stripe of the range.
     pub degraded: bool,
     /// The absent members.
@@ -241,10 +255,13 @@ impl Report {
             stopped: outcome.stopped.as_ref().map(|stop| match stop {
                 StopReason::Interrupted => "interrupted".to_owned(),
                 StopReason::Failed(why) => why.clone(),
+                StopReason::ArrayChanged(what) => format!("the array changed meanwhile: {what}"),
                 StopReason::TakenIntoUse(who) => format!("taken into use meanwhile: {who}"),
                 StopReason::TooManyFindings => "too many findings; --resume continues".to_owned(),
             }),
             range: (&outcome.range).into(),
+            read: outcome.read.clone(),
+            events: EventCounts { first: outcome.events.0, last: outcome.events.1 },
             degraded: !absent.is_empty(),
             absent,
             equations: outcome.equations,

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use pumice_parity::array_layout::ArrayLayout;
 use pumice_units::{Role, Sectors, StripeIndex};
 
+pub use again::AgainError;
 pub use error::{AssemblyError, Note};
 pub use survey::Standing;
 pub(crate) use survey::{Survey, valid_sectors};

@@ -226,6 +226,9 @@ fn verdict_line(outcome: &Outcome, report: &Report, repairing: bool) -> String {
             let why = match &outcome.stopped {
                 Some(StopReason::Interrupted) => "interrupted; --resume continues".to_owned(),
                 Some(StopReason::Failed(_)) => "stopped by a failure; --resume continues".to_owned(),
+                Some(StopReason::ArrayChanged(what)) => {
+                    format!("the array changed during the scrub: {what}; scrub it again from the start")
+                }
                 Some(StopReason::TakenIntoUse(_)) => {
                     "devices were taken into use meanwhile; scrub again with --allow-in-use".to_owned()
                 }

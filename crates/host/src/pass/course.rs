@@ -29,8 +29,11 @@ pub(crate) trait Work {
     /// Whether the pass has reached its limit of findings.
     fn is_too_much(&self) -> bool;
 
-    /// Saves progress if it is time to.
-    fn save_in_time(&mut self, observer: &mut dyn Observer);
+    /// Saves progress if it is time to, and looks whether what was read still holds.
+    ///
+    /// # Errors
+    /// If it does not.
+    fn save_in_time(&mut self, observer: &mut dyn Observer) -> Result<(), HostError>;
 
     /// Drops all knowledge of the nodes' local memory, because the connections are new.
     fn forget_connections(&mut self);
@@ -81,7 +84,9 @@ impl<'t> Course<'t> {
             if more && work.is_too_much() {
                 return Some(StopReason::TooManyFindings);
             }
-            work.save_in_time(observer);
+            if let Err(error) = work.save_in_time(observer) {
+                return Some(self.reason(&error));
+            }
         }
         self.stop.is_raised().then_some(StopReason::Interrupted)
     }
@@ -90,10 +95,10 @@ impl<'t> Course<'t> {
     pub(crate) fn reason(&self, error: &HostError) -> StopReason {
         // What failed because the operator wants the end: a wait, or a command of a node.
         let cut_short = matches!(error, HostError::Interrupted) || error.is_lost_connection();
-        if self.stop.is_raised() && cut_short {
-            StopReason::Interrupted
-        } else {
-            StopReason::Failed(error.to_string())
+        match error {
+            HostError::ArrayChanged(what) => StopReason::ArrayChanged(what.clone()),
+            _ if self.stop.is_raised() && cut_short => StopReason::Interrupted,
+            _ => StopReason::Failed(error.to_string()),
         }
     }
 

@@ -34,6 +34,8 @@ pub enum StopReason {
     Failed(String),
     /// The limit of findings was reached.
     TooManyFindings,
+    /// The array is no longer the one that was read: the first difference.
+    ArrayChanged(String),
     /// Somebody took a device of this machine into use during the pass: who, and which device.
     TakenIntoUse(String),
 }

@@ -88,7 +88,8 @@ fn fresh(target: &Target, options: &Options) -> Result<Begun, HostError> {
     // The fresh seed is never that of another pass, even if the operator fixes the seed in use.
     let identity = options.fresh_seed.derive("pass", 0).0;
     let identity = u64::from_le_bytes(std::array::from_fn(|i| identity[i])).max(1);
-    let saved = SavedPass::new(target.array().uuid(), date::now(), identity, key);
+    let (read, _) = target.premises();
+    let saved = SavedPass::new(target.array().uuid(), date::now(), identity, key, read);
     Ok(Begun { saved, schedule, resumed: false })
 }
 
@@ -121,6 +122,12 @@ fn resumed(
         observer.note(changed);
         return fresh(target, options);
     }
+    // P6.
+    let (now, _) = target.premises();
+    if let Some(difference) = saved.read.differs_from(&now) {
+        observer.note(&format!("{changed} ({difference})"));
+        return fresh(target, options);
+    }
     let schedule = schedule(target, &key.range, key.batch, key.order);
     if key.plan != schedule.digest() {
         observer.note(changed);
@@ -137,7 +144,8 @@ fn resumed(
         saved.stripes_checked,
         schedule.stripes()
     ));
-    Ok(Begun { saved, schedule, resumed: true })
+    // The devices have today's names.
+    Ok(Begun { saved: SavedPass { read: now, ..saved }, schedule, resumed: true })
 }
 
 /// Adds the findings that this pass had repaired but not saved when it was killed: the archive had

@@ -50,9 +50,9 @@ impl Pass<'_> {
                 return Some(course.reason(&error));
             }
             if self.is_save_due()
-                && let Err(error) = self.try_save()
+                && let Err(error) = self.save_confirmed()
             {
-                return failed(error);
+                return Some(course.reason(&error));
             }
         }
         None

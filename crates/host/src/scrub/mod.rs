@@ -11,6 +11,7 @@ mod begin;
 mod books;
 mod check;
 mod checked;
+mod confirm;
 mod conventional;
 mod examine;
 mod mend;

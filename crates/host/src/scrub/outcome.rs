@@ -5,6 +5,7 @@ use crate::finding::{Finding, Verdict};
 use crate::members::Equations;
 use crate::pass::StopReason;
 use crate::pattern::Pattern;
+use crate::premises::ReadMember;
 use pumice_offload::{LinkFigures, PaceFigures};
 use pumice_raid::plan::SkipReason;
 use pumice_telemetry::Ledger;
@@ -39,6 +40,10 @@ pub type SkippedStripes = BTreeMap<SkipReason, u64>;
 pub struct Outcome {
     /// The method that ran.
     pub method: Method,
+    /// The members that were read, by role.
+    pub read: Vec<ReadMember>,
+    /// The event counts at the first and the last look at the superblocks in this run.
+    pub events: (u64, u64),
     /// The findings, by place.
     pub findings: Vec<Finding>,
     /// Number of stripes in the range.

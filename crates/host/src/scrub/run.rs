@@ -13,6 +13,7 @@ use crate::finding::Finding;
 use crate::locks::Purpose;
 use crate::members::Equations;
 use crate::pass::{Course, Observer, Progress, StopReason, Work};
+use crate::premises::Watch;
 use crate::repair::Repairer;
 use crate::state::{SavedPass, StateFiles};
 use crate::stop::Stop;
@@ -55,6 +56,11 @@ pub fn run(
     let stopped = course
         .run(&mut pass, observer)
         .or_else(|| pass.look_again(observer).err().map(|error| course.reason(&error)))
+        // A repair rests on what was read.
+        .or_else(|| match pass.repairer {
+            Some(_) => pass.confirm_at_end().err().map(|error| course.reason(&error)),
+            None => None,
+        })
         .or_else(|| pass.mend(&course));
     Ok(pass.finish(course, stopped, observer))
 }
@@ -68,7 +74,9 @@ pub fn run(
 /// 2. Only `repairer` writes to members, and only after the whole range was scanned. One exception:
 ///    a repair that was interrupted is recovered before the scan.
 /// 3. If progress cannot be saved, the pass continues without: its report has all findings.
-/// 4. `view` is of the stripes between two borders of the target.
+/// 4. Progress is saved, and the pass ends as complete, only after a look at the superblocks that
+///    confirms `saved.read`, the array as it was read (`docs/design/premises.md`).
+/// 5. `view` is of the stripes between two borders of the target.
 pub(super) struct Pass<'t> {
     pub(super) target: &'t Target,
     pub(super) stop: &'t Stop,
@@ -83,6 +91,12 @@ pub(super) struct Pass<'t> {
     of_stripes: u64,
     pub(super) repairer: Option<Repairer<'t>>,
     pub(super) saved: SavedPass,
+    /// Watches over `saved.read`.
+    pub(super) watch: Watch,
+    /// The time of the last look at the superblocks.
+    pub(super) confirmed_at: Instant,
+    /// The array has changed: nothing that was read holds.
+    pub(super) is_void: bool,
     /// The view that was used last, and its stripes.
     view: Option<(Range<u64>, View)>,
     pub(super) began: Instant,
@@ -139,7 +153,10 @@ impl<'t> Pass<'t> {
             most_findings: saved.findings.len().saturating_add(options.max_findings),
             of_stripes: schedule.stripes(),
             repairer,
+            watch: Watch::new(saved.read.clone(), target.premises().1),
             saved,
+            confirmed_at: now,
+            is_void: false,
             view: None,
             began: now,
             seconds_before,
@@ -157,7 +174,15 @@ impl<'t> Pass<'t> {
     }
 
     pub(super) fn is_save_due(&self) -> bool {
-        self.saved_at.elapsed() >= SAVE_EVERY
+        self.saved_at.elapsed() >= SAVE_EVERY && self.confirmed_at.elapsed() >= SAVE_EVERY
+    }
+
+    /// Saves progress if a look at the superblocks confirms what was read.
+    pub(super) fn save_confirmed(&mut self) -> Result<(), HostError> {
+        match self.confirm()? {
+            true => self.try_save(),
+            false => Ok(()),
+        }
     }
 
     /// Saves progress. If that fails, the pass continues and says so once: its report has the
@@ -216,10 +241,14 @@ impl<'t> Pass<'t> {
             self.saved.patterns = crate::pattern::apply(&mut self.saved.findings);
         }
         crate::astray::apply(&mut self.saved.findings);
-        // Saved even if nothing is left to resume: a state that cannot be removed must not be one
-        // of an earlier batch.
-        self.save(observer);
-        if let (None, Some(state), true) = (&stopped, self.state, self.is_saving)
+        let (stopped, is_confirmed) = self.last_look(stopped, &course);
+        if is_confirmed {
+            // Saved even if nothing is left to resume: a state that cannot be removed must not be
+            // one of an earlier batch.
+            self.save(observer);
+        }
+        let is_over = self.is_void || stopped.is_none() && self.is_saving;
+        if let (true, Some(state)) = (is_over, self.state)
             && let Err(error) = state.clear()
         {
             observer
@@ -233,6 +262,8 @@ impl<'t> Pass<'t> {
         };
         let saved = self.saved;
         Outcome {
+            events: (self.watch.first_events(), self.watch.events()),
+            read: saved.read.members,
             method: saved.key.method,
             findings: saved.findings,
             stripes_asked: saved.key.range.end - saved.key.range.start,
@@ -345,10 +376,17 @@ impl Work for Pass<'_> {
         self.saved.findings.len() >= self.most_findings
     }
 
-    fn save_in_time(&mut self, observer: &mut dyn Observer) {
+    fn save_in_time(&mut self, observer: &mut dyn Observer) -> Result<(), HostError> {
         if self.is_save_due() {
-            self.save(observer);
+            match self.confirm() {
+                Ok(true) => self.save(observer),
+                Ok(false) => {}
+                // The next batch meets it, and connects again.
+                Err(error) if error.is_lost_connection() => {}
+                Err(error) => return Err(error),
+            }
         }
+        Ok(())
     }
 
     /// Local memory is leased again, perhaps less of it.

@@ -6,7 +6,7 @@ use crate::error::HostError;
 use crate::probe::DriveReader;
 use crate::target::{JournalDrive, Member, Target};
 use pumice_offload::{DriveDescription, DriveId, NodeError, SuperblockSeen};
-use pumice_raid::assembly::WriteRecords;
+use pumice_raid::assembly::{AgainError, WriteRecords};
 use pumice_raid::plan::{Kind, SkipReason};
 use pumice_raid::{Array, MemberRecord, ReadAt};
 use pumice_units::Role;
@@ -60,14 +60,12 @@ fn size_of(node: &str, drives: &[DriveDescription], id: DriveId) -> Result<u64, 
     Ok(drive.size_bytes)
 }
 
-/// Reads superblocks again, with the records beside them: whether they still give every member the
-/// same role and state, and which record, including the journal, names each of `stripes` as
-/// possibly half written. An invalid superblock is treated as one being written: for now the array
-/// counts as changed.
-///
-/// One call serves any number of stripes with the same reads, usually one of each member.
-pub(crate) fn evidence(target: &Target, stripes: &[u64]) -> Result<ArrayNow, HostError> {
-    let journal = journal_now(target)?;
+/// Reads the members' superblocks again, with the records beside them that the plan needs, and
+/// assembles them. Usually one read of each member.
+pub(crate) fn members_now(
+    target: &Target,
+    journal: Option<MemberRecord>,
+) -> Result<Result<Array, AgainError>, HostError> {
     let mut readers = Vec::new();
     for node in target.nodes() {
         let drives = node.describe()?.drives;
@@ -84,10 +82,21 @@ pub(crate) fn evidence(target: &Target, stripes: &[u64]) -> Result<ArrayNow, Hos
     readers.sort_by_key(|(role, _)| *role);
     let devices: Vec<(Role, &dyn ReadAt)> =
         readers.iter().map(|(role, reader)| (*role, reader as &dyn ReadAt)).collect();
+    Ok(target.array().read_again(&devices, journal))
+}
+
+/// Reads superblocks again, with the records beside them: whether they still give every member the
+/// same role and state, and which record, including the journal, names each of `stripes` as
+/// possibly half written. An invalid superblock is treated as one being written: for now the array
+/// counts as changed.
+///
+/// One call serves any number of stripes with the same reads, usually one of each member.
+pub(crate) fn evidence(target: &Target, stripes: &[u64]) -> Result<ArrayNow, HostError> {
+    let journal = journal_now(target)?;
     let then = target.array();
     let unknown =
         || ArrayNow { same: false, clean: false, events: 0, records: Records::None, held: BTreeMap::new() };
-    let Some(mut now) = then.read_again(&devices, journal) else { return Ok(unknown()) };
+    let Ok(mut now) = members_now(target, journal)? else { return Ok(unknown()) };
     let same_members = (0..then.geometry().raid_disks()).map(Role).all(|role| {
         let of = |array: &Array| {
             // A member that the pass does not have is not looked for.

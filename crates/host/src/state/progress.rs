@@ -5,6 +5,7 @@ use crate::Method;
 use crate::finding::Finding;
 use crate::order::Order;
 use crate::pattern::Pattern;
+use crate::premises::Premises;
 use pumice_durable::{BadEnvelope, Envelope};
 use pumice_offload::MAX_STRIPES;
 use pumice_parity::seed::Seed;
@@ -15,7 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ops::Range;
 
 /// The version of the file.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 const KIND: Envelope = Envelope { magic: *b"PUMSCRUB", version: VERSION };
 /// Most findings of a file.
 pub(crate) const MAX_SAVED_FINDINGS: usize = 200_000;
@@ -95,6 +96,8 @@ pub(crate) struct SavedPass {
     pub(crate) pass: u64,
     #[serde(flatten)]
     pub(crate) key: PassKey,
+    /// The array as it was read.
+    pub(crate) read: Premises,
     pub(crate) batches_done: usize,
     pub(crate) stripes_checked: u64,
     pub(crate) rechecked: u64,
@@ -114,13 +117,14 @@ pub(crate) struct SavedPass {
 
 impl SavedPass {
     /// A pass that begins now.
-    pub(crate) fn new(array: Uuid, now: u64, pass: u64, key: PassKey) -> Self {
+    pub(crate) fn new(array: Uuid, now: u64, pass: u64, key: PassKey, read: Premises) -> Self {
         Self {
             array: array.to_string(),
             begun: now,
             saved: now,
             pass,
             key,
+            read,
             batches_done: 0,
             stripes_checked: 0,
             rechecked: 0,
@@ -178,6 +182,7 @@ impl SavedPass {
             ("batch", (1..=MAX_STRIPES).contains(&key.batch)),
             ("accumulators", (1..=8).contains(&key.accumulators)),
             ("range", key.range.start < key.range.end && key.range.end <= key.geometry.stripes),
+            ("read", self.read.is_possible(key.geometry.raid_disks, key.geometry.stripes)),
             ("findings", self.findings.len() <= MAX_SAVED_FINDINGS),
             ("rechecked", self.rechecked <= key.geometry.stripes),
             ("miss_bound", (0.0..=1.0).contains(&self.miss_bound)),
@@ -231,6 +236,7 @@ impl SavedPass {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::premises::ReadMember;
 
     const ARRAY: Uuid = Uuid([7; 16]);
 
@@ -252,7 +258,21 @@ mod tests {
             geometry,
             plan: 9,
         };
-        SavedPass::new(ARRAY, 1_700_000_000, 5, key)
+        let member = |role| ReadMember {
+            role,
+            device: format!("/dev/sd{role}"),
+            device_uuid: Some(ARRAY.to_string()),
+            number: role,
+            data_offset: 1 << 20,
+            stripes: 20,
+        };
+        let read = Premises {
+            metadata: "1.2".to_owned(),
+            events: 17,
+            members: (0..6).map(member).collect(),
+            elsewhere: Vec::new(),
+        };
+        SavedPass::new(ARRAY, 1_700_000_000, 5, key, read)
     }
 
     #[test]
@@ -278,7 +298,7 @@ mod tests {
     #[test]
     fn a_state_with_impossible_fields_is_refused_by_name() {
         type Change = fn(&mut SavedPass);
-        let changes: [(&str, Change); 12] = [
+        let changes: [(&str, Change); 15] = [
             ("array", |s| s.array = Uuid([8; 16]).to_string()),
             ("saved", |s| s.saved = 1),
             ("pass", |s| s.pass = 0),
@@ -289,6 +309,9 @@ mod tests {
             ("range", |s| s.key.range = 3..3),
             ("range", |s| s.key.range = 0..21),
             ("rechecked", |s| s.rechecked = 21),
+            ("read", |s| s.read.members[5].role = 6),
+            ("read", |s| s.read.members[5].role = 4),
+            ("read", |s| s.read.members[2].stripes = 21),
             ("miss_bound", |s| s.miss_bound = 1.5),
             ("seconds", |s| s.seconds = -1.0),
         ];

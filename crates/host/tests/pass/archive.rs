@@ -153,7 +153,7 @@ fn without_room_for_the_old_bytes_nothing_is_repaired() {
     let target = world.target(1, &[]);
     // Room for progress, which is a few thousand bytes each time, and not for the archive's
     // entries.
-    store.set_free_bytes(Some(12_000));
+    store.set_free_bytes(Some(15_000));
     let mut notes = Notes(Vec::new());
     let outcome = run(&target, Some(&state), &repair(1), &mut notes, &Stop::new()).unwrap();
     assert_eq!((outcome.findings.len(), outcome.findings.iter().filter(|f| f.repaired).count()), (3, 0));

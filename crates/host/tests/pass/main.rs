@@ -8,6 +8,7 @@ mod journal;
 mod ledger;
 mod limits;
 mod mirrors;
+mod premises;
 mod progress;
 mod settling;
 mod sound;

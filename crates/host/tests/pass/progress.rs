@@ -185,7 +185,7 @@ fn a_full_or_read_only_state_directory_stops_no_scrub_and_every_repair() {
     }
 }
 
-const FILE: Envelope = Envelope { magic: *b"PUMSCRUB", version: 3 };
+const FILE: Envelope = Envelope { magic: *b"PUMSCRUB", version: 4 };
 
 /// The document in the state directory.
 fn saved(folder: &Path) -> Value {
@@ -308,7 +308,7 @@ fn a_state_of_another_version_is_never_used() {
     let world = World::new(RAID6, 8);
     // As version 1 wrote it.
     let old = format!(r#"{{"version":1,"array":"{UUID}","method":"stripe","batch":8,"batches_done":1}}"#);
-    let newer = Envelope { version: 4, ..FILE }.seal(b"whatever it has");
+    let newer = Envelope { version: 5, ..FILE }.seal(b"whatever it has");
     for file in [old.into_bytes(), newer] {
         let (folder, state) = interrupted(&world);
         std::fs::write(folder.path().join(format!("{UUID}.scrub")), file).unwrap();
