@@ -13,6 +13,7 @@ mod dial;
 mod memory;
 mod numbers;
 mod operations;
+mod pace;
 mod pool;
 mod seen;
 mod tags;
@@ -59,6 +60,8 @@ pub struct RemoteNode {
     /// It has updates.
     updates: bool,
     restores: bool,
+    /// It knows commands without a pace.
+    unpaced: bool,
     /// This host's parts of the drives' local memory.
     parts: Parts,
     pool: Arc<Pool>,
@@ -91,6 +94,7 @@ impl RemoteNode {
             geometry: made.geometry,
             updates: made.updates,
             restores: made.restores,
+            unpaced: made.unpaced,
             pool: Arc::new(Pool::new(&name, made.controller, made.queue)),
             digests: AtomicBool::new(made.digests == BOTH),
             held: AtomicBool::new(false),
@@ -320,8 +324,16 @@ impl DataNode for RemoteNode {
         seen::superblocks(self)
     }
 
+    fn reads_unpaced(&self) -> bool {
+        self.unpaced
+    }
+
     fn give_up(&self) {
         self.pool.give_up();
+    }
+
+    fn go_on(&self) {
+        self.pool.go_on();
     }
 
     fn reconnect(&self) -> Result<bool, NodeError> {
@@ -394,39 +406,11 @@ impl DataNode for RemoteNode {
     }
 
     fn pace(&self, request: &PaceRequest) -> Result<(), NodeError> {
-        if !request.is_empty() {
-            request.validate().map_err(|(field, why)| NodeError::invalid(field, why))?;
-        }
-        let bytes = wire::encode_pace(request);
-        let mut sqe = Sqe::new(opcode::PACE, 0);
-        sqe.set_dword(12, bytes.len() as u32);
-        self.plain(sqe, &bytes)?;
-        *self.pace.lock().unwrap_or_else(PoisonError::into_inner) = request.clone();
-        Ok(())
+        pace::ask(self, request)
     }
 
     fn pace_figures(&self) -> Result<Vec<PaceFigures>, NodeError> {
-        let mut figures = Vec::new();
-        for page in 0.. {
-            let len = wire::FIGURES_HEADER + wire::FIGURES_BYTES * wire::FIGURES_PER_PAGE as usize;
-            let mut bytes = vec![0; len];
-            let mut sqe = Sqe::new(opcode::PACE_READ, 0);
-            sqe.set_dword(10, page);
-            sqe.set_dword(12, len as u32);
-            let done = self.ask(sqe, &[], &mut bytes)?;
-            if !done.status.is_success() {
-                return Err(refused(&self.name, opcode::name(opcode::PACE_READ), done.status, ""));
-            }
-            bytes.truncate(done.received as usize);
-            let (all, part) = wire::decode_figures(&bytes)
-                .map_err(|e| NodeError::new(ErrorKind::Unreachable, format!("{}: {e}", self.name)))?;
-            let empty = part.is_empty();
-            figures.extend(part);
-            if empty || figures.len() >= all as usize {
-                break;
-            }
-        }
-        Ok(figures)
+        pace::figures(self)
     }
 
     fn absolute(&self, address: MemoryAddress) -> Result<MemoryAddress, NodeError> {
@@ -452,7 +436,8 @@ impl DataNode for RemoteNode {
 
     fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError> {
         command.validate()?;
-        let mut there = command.clone();
+        // An older node refuses what it does not know.
+        let mut there = ParityCommand { unpaced: command.unpaced && self.unpaced, ..command.clone() };
         memory::translate(&mut there, |address| self.absolute(address))?;
         let bytes = self.kept(opcode::PARITY_EXECUTE, &wire::encode_command(&there))?;
         wire::decode_result(&bytes, command)

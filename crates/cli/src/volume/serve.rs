@@ -272,7 +272,9 @@ fn dashed(uuid: &[u8; 16]) -> String {
 
 fn end(volume: ServedVolume, serving: Serving, ended: &Ended, log: &Lines) -> Result<ExitCode, Failure> {
     let Serving { server, socket, answering, scrubs } = serving;
-    scrubs.close();
+    if !scrubs.close() {
+        log.say("a scrub of the volume waits for a drive or a node, and is left behind");
+    }
     // Hosts are disconnected first, so that no new requests arrive.
     let stopped = server.stop();
     if let Err(error) = &stopped {
