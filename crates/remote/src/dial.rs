@@ -34,6 +34,8 @@ pub(crate) struct Association {
     pub(crate) controller: Controller,
     pub(crate) queue: Queue,
     pub(crate) nqn: Nqn,
+    /// Its serial number.
+    pub(crate) serial: String,
     pub(crate) digests: Digests,
     pub(crate) drives: Vec<DriveDescription>,
     pub(crate) geometry: Vec<Geometry>,
@@ -93,7 +95,19 @@ impl Dial {
             drive.block_bytes = namespace.format.data_bytes();
             geometry.push(Geometry::of(&namespace));
         }
-        Ok(Association { controller, queue, nqn, digests, drives, geometry, updates, restores, unpaced })
+        let serial = controller.identity().serial.clone();
+        Ok(Association {
+            serial,
+            controller,
+            queue,
+            nqn,
+            digests,
+            drives,
+            geometry,
+            updates,
+            restores,
+            unpaced,
+        })
     }
 }
 

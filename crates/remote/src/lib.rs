@@ -18,6 +18,7 @@ mod pool;
 mod seen;
 mod tags;
 
+pub use answer::is_kept_out;
 pub use dial::Dial;
 
 use answer::{kept_result, refused, whole};
@@ -30,8 +31,8 @@ use pool::{Lease, Pool};
 use pumice_buffer::AlignedBuffer;
 use pumice_initiator::{Command, Outcome};
 use pumice_nvme::pdu::Digests;
-use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::opcode::io;
+use pumice_nvme::spec::{Nqn, Sqe};
 use pumice_offload::wire::{self, SocketBytes, opcode};
 use pumice_offload::{
     DataNode, DriveDescription, DriveId, DriveRange, Ended, ErrorKind, Grant, Hosts, LinkFigures,
@@ -55,6 +56,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 pub struct RemoteNode {
     name: String,
     dial: Dial,
+    serial: String,
     drives: Vec<DriveDescription>,
     geometry: Vec<Geometry>,
     /// It has updates.
@@ -89,6 +91,7 @@ impl RemoteNode {
         let name = dial.address.to_string();
         Ok(Self {
             dial: Dial { nqn: Some(made.nqn), ..dial },
+            serial: made.serial,
             parts: Parts::of(&made.drives),
             drives: made.drives,
             geometry: made.geometry,
@@ -117,6 +120,12 @@ impl RemoteNode {
         &self.name
     }
 
+    /// The NQN of its subsystem, and its serial number: two nodes may share the first by mistake.
+    #[must_use]
+    pub fn identity(&self) -> (String, &str) {
+        (self.dial.nqn.as_ref().map_or_else(String::new, Nqn::to_string), &self.serial)
+    }
+
     /// Its drives.
     #[must_use]
     pub fn drives(&self) -> &[DriveDescription] {
@@ -139,6 +148,10 @@ impl RemoteNode {
     /// Connects again, after the connections were lost.
     fn renew(&self) -> Result<(), NodeError> {
         let made = self.dial.associate()?;
+        if made.serial != self.serial {
+            let what = format!("{}: another node answers there now, under the same name", self.name);
+            return Err(NodeError::invalid("node", what));
+        }
         if made.drives != self.drives || made.geometry != self.geometry {
             return Err(NodeError::invalid("node", format!("{}: it now serves other drives", self.name)));
         }

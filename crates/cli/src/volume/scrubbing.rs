@@ -150,7 +150,8 @@ fn scrub(
     let locks = Locks { control: control.clone(), chunk, pace: Mutex::new(Pace::new(&pace, chunk)?) };
     let target = target_of(control, stop)?.with_locks(Arc::new(locks));
     if !target.nodes().all(|node| node.reads_unpaced()) {
-        // An older node may read a longer command at its own pace, while users wait for the stripes.
+        // An older node may read a longer command at its own pace, while users wait for the
+        // stripes.
         options.batch = Some(1);
     }
     options.check(&target)?;
