@@ -107,7 +107,7 @@ fuzz_target!(|data: &[u8]| {
     };
     let rule = Rule::new(rows_count, sources, coefficients, guard.clone()).unwrap();
     let window = Window { start, len };
-    let command = ParityCommand { sources: list, chunk, window, stripes, rule, mode };
+    let command = ParityCommand { unpaced: false, sources: list, chunk, window, stripes, rule, mode };
     let count = command.count();
     let output = command.output().is_none_or(|(_, bytes)| bytes <= SIZE as u64);
     let result = match node().parity(&command) {

@@ -330,6 +330,32 @@ mod tests {
         }
     }
 
+    /// The parts that have not been handed to the kernel when the file goes are failures, as those
+    /// of a later gather are.
+    #[test]
+    fn a_file_that_is_removed_between_two_parts_fails_the_rest() {
+        let folder = tempfile::tempdir_in(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target")).unwrap();
+        let path = folder.path().join("image");
+        std::fs::File::create(&path).unwrap().write_all(&content(1)).unwrap();
+        let device: Arc<dyn BlockDevice> =
+            Arc::new(FileDevice::open(&path, OpenMode::ReadWrite, Options::default()).unwrap());
+        if device.direct_fd().is_none() || Ring::new(1).is_err() {
+            eprintln!("SKIPPED: no direct I/O or no io_uring here");
+            return;
+        }
+        // One part at a time is with the kernel.
+        let mut gatherer = Gatherer::new(vec![Arc::clone(&device)], 1, Engine::Uring).unwrap();
+        let parts: Vec<Part> =
+            (0..8).map(|i| Part { device: 0, offset: i * 4096, at: i as usize * 4096, len: 4096 }).collect();
+        let buffer = AlignedBuffer::new(8 * 4096);
+        gatherer.submit(Gather { tag: 7, buffer, parts, sum: None });
+        std::fs::remove_file(&path).unwrap();
+        assert!(device.flush().is_err(), "it is seen to be lost");
+        let done = gatherer.next(true).unwrap();
+        assert!(!done.failures.is_empty() && done.failures.iter().all(|(_, error)| !error.is_media_error()));
+        assert!(gatherer.next(true).is_none(), "and nothing is left behind");
+    }
+
     #[test]
     fn failed_parts_are_named_and_the_others_are_good() {
         let (_folder, mut devices) = files(2);

@@ -1,10 +1,9 @@
-//! Turns the named devices into an array on its nodes: opens devices, reads superblocks, groups
-//! members.
+//! Turns named devices into an array on its nodes: opens them, reads superblocks, groups members.
 
 use crate::access::{Access, probe_named};
 use crate::failure::Failure;
-use crate::probed::{Place, Probed};
-use crate::remote::{RemoteName, look_remote};
+use crate::probed::{Place, Probed, nodes_of};
+use crate::remote::{RemoteName, look_remote, told_apart};
 use crate::tagged;
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
 use pumice_host::probe::DriveReader;
@@ -230,8 +229,9 @@ pub(crate) fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>
             None => local.push(path.clone()),
         }
     }
-    // Keep other hosts away first, so that what is read afterwards does not change.
+    // Keep other hosts away first: what is read afterwards does not change.
     let far = look_remote(&remote, access).collect::<Result<Vec<_>, _>>()?;
+    told_apart(&nodes_of(&far))?;
     let mut out = Vec::with_capacity(paths.len());
     let devices = open(&local, access, !remote.is_empty())?;
     let node = LocalNode::new("probe", devices.clone(), &Peers::new(), NodeOptions::default());

@@ -1,7 +1,8 @@
 //! `pumice discover`.
 
 use crate::failure::Failure;
-use crate::remote::{DEADLINE, RemoteName, host_nqn};
+use crate::identity::host_nqn;
+use crate::remote::{DEADLINE, RemoteName};
 use crate::text::{print, print_json, table};
 use clap::Args;
 use pumice_initiator::{ConnectOptions, DigestPolicy, discover};

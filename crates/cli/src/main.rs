@@ -11,6 +11,7 @@ mod discover;
 mod drives;
 mod failure;
 mod flash;
+mod identity;
 mod inspect;
 mod kept;
 mod leaving;

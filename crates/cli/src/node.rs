@@ -3,13 +3,14 @@
 use crate::access::{NO_FOLDER, folder, is_another};
 use crate::daytime::to_utc;
 use crate::failure::Failure;
+use crate::identity::{default_state_dir, instance};
 use crate::leaving;
 use crate::log::{self, LogFormat, LogLevel};
-use crate::scrub::default_state_dir;
 use crate::system::on_signals;
 use crate::text;
 use clap::Args;
 use pumice_blockdev::raise_descriptor_limit;
+use pumice_host::instance::lock_name;
 use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
 use pumice_node::serve::{
@@ -100,8 +101,8 @@ pub(crate) struct NodeArgs {
     /// How long a core looks for work before it sleeps, if recent waits were short; 0s for never
     #[arg(long, value_name = "DURATION", default_value = "100us", value_parser = busy_poll)]
     busy_poll: Duration,
-    /// Folder for the record of blocks that hosts have marked unreadable [default: /var/lib/pumice
-    /// for root, else $XDG_STATE_HOME/pumice]
+    /// Folder for the machine's instance, and the record of blocks that hosts have marked
+    /// unreadable [default: /var/lib/pumice for root, else $XDG_STATE_HOME/pumice]
     #[arg(long, value_name = "DIR", value_parser = folder())]
     state_dir: Option<PathBuf>,
     /// Where to serve counters for Prometheus: a port of 127.0.0.1, or ADDRESS:PORT
@@ -177,7 +178,6 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::new(format!("{file}: state_dir: {folder}: {NO_FOLDER}")));
     }
     let log = log::begin(args.log_level.unwrap_or(LogLevel::Info), args.log_format)?;
-    let nqn = config.nqn_or_made();
     let (stop, stopped) = mpsc::channel();
     let signal = stop.clone();
     let ready = Arc::new(AtomicBool::new(false));
@@ -191,16 +191,24 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         let _ = signal.send(Ended::Signal);
     })?;
     let state = config.state_dir.clone().or_else(default_state_dir);
+    let here = instance(state.as_deref(), &mut |note| log.say(note))?;
+    if !here.is_kept() {
+        log.say("hosts will see other namespaces after the next start: name a folder that can be written with --state-dir");
+    }
+    let nqn = config.nqn_or_made(&here.derive("node name", &[]));
+    let _name = state.as_deref().map(|folder| lock_name(folder, nqn.as_str())).transpose();
+    let _name = _name.map_err(|taken| Failure::new(taken.to_string()))?;
+    let id = here.derive("node", nqn.as_str().as_bytes());
+    let place: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut drives = Vec::with_capacity(config.drives.len());
     for (i, drive) in config.drives.iter().enumerate() {
         let block_size = drive.block_size.unwrap_or(config.block_size);
         let (label, tagging) = (config.label(i), drive.tagging.as_ref());
         let (pi_type, mask) = (drive.pi_type, drive.storage_tag_mask);
-        let drive =
-            Drive::open_tagged(&drive.backend, tagging, block_size, nqn.as_str(), i + 1, Some(&label))
-                .map_err(|error| args.refused(i, error))?
-                .with_type(pi_type)
-                .with_storage_mask(mask);
+        let drive = Drive::open_tagged(&drive.backend, tagging, block_size, &place, i + 1, Some(&label))
+            .map_err(|error| args.refused(i, error))?
+            .with_type(pi_type)
+            .with_storage_mask(mask);
         let drive = match &state {
             Some(folder) => drive.keep_marks(folder)?,
             None => drive,
@@ -223,6 +231,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         listen: config.listen,
         metrics: config.metrics,
         nqn,
+        instance: Some(id),
         drives,
         faces: config.faces,
         limits: Limits { connections: config.connections, ..Limits::default() },

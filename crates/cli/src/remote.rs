@@ -2,22 +2,20 @@
 
 use crate::access::{Access, probe_named};
 use crate::failure::Failure;
+use crate::identity::{host_id, host_nqn};
 use crate::probed::{Place, Probed, nodes_of};
 use crate::say::say;
 use pumice_host::probe::DriveReader;
 use pumice_initiator::DigestPolicy;
-use pumice_nvme::spec::Nqn;
 use pumice_offload::{DataNode, DriveId, ErrorKind, Hosts};
 use pumice_raid::probe::probed_spans;
 use pumice_raid::{Metadata, ReadAt};
-use pumice_remote::{Dial, RemoteNode};
+use pumice_remote::{Dial, RemoteNode, is_kept_out};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How a name of a node begins.
@@ -47,6 +45,25 @@ fn answering(addresses: &[SocketAddr]) -> Option<SocketAddr> {
     }
     let listens = |address: &&SocketAddr| TcpStream::connect_timeout(address, PATIENCE).is_ok();
     Some(addresses.iter().find(listens).copied().unwrap_or(first))
+}
+
+/// The address of a host and port, which is looked for once in a run: a name with several addresses
+/// must not become two nodes, and each look may cost seconds.
+fn resolved(
+    host: &str,
+    port: u16,
+    look: impl FnOnce() -> Result<SocketAddr, Failure>,
+) -> Result<SocketAddr, Failure> {
+    static KNOWN: Mutex<BTreeMap<(String, u16), SocketAddr>> = Mutex::new(BTreeMap::new());
+    // Held during the look: another thread that needs the same would look as well.
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (host.to_ascii_lowercase(), port);
+    if let Some(address) = known.get(&key) {
+        return Ok(*address);
+    }
+    let address = look()?;
+    known.insert(key, address);
+    Ok(address)
 }
 
 /// What follows `nvme://`, in capitals or not; `None` without it.
@@ -105,9 +122,12 @@ impl RemoteName {
             }
         };
         let (host, port) = host_and_port(host).map_err(|why| wrong(&why))?;
-        let addresses = addresses(host, port)
-            .map_err(|error| wrong(&format!("write nvme://HOST:PORT or nvme://HOST:PORT/NSID ({error})")))?;
-        let address = answering(&addresses).ok_or_else(|| wrong("the host has no address"))?;
+        let address = resolved(host, port, || {
+            let addresses = addresses(host, port).map_err(|error| {
+                wrong(&format!("write nvme://HOST:PORT or nvme://HOST:PORT/NSID ({error})"))
+            })?;
+            answering(&addresses).ok_or_else(|| wrong("the host has no address"))
+        })?;
         Ok(Some(Self { address, nsid }))
     }
 
@@ -128,45 +148,47 @@ impl fmt::Display for RemoteName {
     }
 }
 
-/// The prefix of the NQNs under which this program connects.
-const HOST_NQN: &str = "nqn.2026-11.invalid.pumice:host:";
-
-/// The NQN under which this program connects, derived from the machine's id.
-pub(crate) fn host_nqn() -> Nqn {
-    let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
-    let machine: String = machine.trim().chars().filter(char::is_ascii_hexdigit).take(32).collect();
-    let name = if machine.is_empty() { "unknown".to_owned() } else { machine };
-    format!("{HOST_NQN}{name}").parse().expect("a name of the right form")
-}
-
-/// This machine as a number, from its id; 0 if it has none.
-pub(crate) fn machine() -> u128 {
-    let id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
-    u128::from_str_radix(id.trim(), 16).unwrap_or(0)
-}
-
-/// The host identifier of this process: a random one, because to a node two scrubs of one machine
-/// are two hosts.
-fn host_id() -> Result<[u8; 16], Failure> {
-    let mut id = [0; 16];
-    File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut id))?;
-    // A UUID of version 4, variant 1. (RFC 9562, section 5.4.)
-    id[6] = id[6] & 0x0F | 0x40;
-    id[8] = id[8] & 0x3F | 0x80;
-    Ok(id)
-}
-
 /// Connects to a node.
 pub(crate) fn connect(address: SocketAddr, digests: DigestPolicy) -> Result<Arc<RemoteNode>, Failure> {
-    let dial = Dial { address, nqn: None, host: host_nqn(), hostid: host_id()?, digests, deadline: DEADLINE };
-    let node =
-        RemoteNode::connect(dial).map_err(|error| Failure::new(format!("{SCHEME}{address}: {error}")))?;
+    let dial = Dial { address, nqn: None, host: host_nqn(), hostid: host_id(), digests, deadline: DEADLINE };
+    let until = Instant::now() + LEAVING;
+    let node = loop {
+        match RemoteNode::connect(dial.clone()) {
+            // Writes of an earlier process of this machine may have to end first.
+            Err(error) if is_kept_out(&error) && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            node => break node.map_err(|error| Failure::new(format!("{SCHEME}{address}: {error}")))?,
+        }
+    };
     if node.lacks_digests() {
         say(&format!(
             "{SCHEME}{address}: the node offers no digests: its data is protected only by TCP's checksum"
         ));
     }
     Ok(Arc::new(node))
+}
+
+/// Refuses nodes that share a name and are not the same: Linux would take their drives for one, and
+/// so may whoever reads our reports.
+pub(crate) fn told_apart<'n>(nodes: impl IntoIterator<Item = &'n Arc<RemoteNode>>) -> Result<(), Failure> {
+    let mut known: BTreeMap<String, &RemoteNode> = BTreeMap::new();
+    for node in nodes {
+        let (nqn, serial) = node.identity();
+        match known.get(&nqn) {
+            Some(other) if other.identity().1 != serial => {
+                let (one, two) = (other.name(), node.name());
+                return Err(Failure::new(format!(
+                    "{SCHEME}{one} and {SCHEME}{two} are two nodes with one name, {nqn}: a Linux host may take their drives for one drive and mix its data; give one of them another name (--nqn), and connect hosts anew"
+                )));
+            }
+            Some(_) => {}
+            None => {
+                known.insert(nqn, node);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// How long to keep asking for a hold while no other host is connected: commands of a host that has
@@ -296,6 +318,22 @@ mod tests {
         assert_eq!(answering(&[silent, there]), Some(there));
         assert_eq!(answering(&[silent]), Some(silent));
         assert_eq!(answering(&[]), None);
+    }
+
+    /// A name of several addresses stays one node for the whole run, and is dialled once.
+    #[test]
+    fn a_host_is_looked_for_once_in_a_run() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for nsid in 1..4 {
+            let name =
+                RemoteName::of(Path::new(&format!("nvme://localhost:{port}/{nsid}"))).unwrap().unwrap();
+            assert_eq!((name.address.port(), name.nsid), (port, Some(nsid)));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        let dialled = std::iter::from_fn(|| listener.accept().ok()).count();
+        assert!(dialled <= 1, "{dialled} connections for one host");
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub(crate) use args::ScrubArgs;
 use crate::access::Access;
 use crate::devices::{assemble_of, expand, place, taken_into_use};
 use crate::failure::Failure;
+use crate::identity::default_state_dir;
 use crate::probed::Probed;
 use crate::progress::Display;
 use crate::remote::hosts_of;
@@ -30,7 +31,7 @@ use pumice_parity::seed::Seed;
 use pumice_raid::{Array, Uuid};
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
@@ -252,21 +253,6 @@ pub(crate) fn open_state(
         }
         Err(error) => Err(error.into()),
     }
-}
-
-/// `/var/lib/pumice` for root, the user's own state directory otherwise.
-pub(crate) fn default_state_dir() -> Option<PathBuf> {
-    let root = std::fs::metadata("/proc/self").is_ok_and(|meta| {
-        use std::os::unix::fs::MetadataExt;
-        meta.uid() == 0
-    });
-    if root {
-        return Some(PathBuf::from("/var/lib/pumice"));
-    }
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    absolute("XDG_STATE_HOME")
-        .or_else(|| Some(absolute("HOME")?.join(".local/state")))
-        .map(|p| p.join("pumice"))
 }
 
 /// A seed that nobody could have known before.

@@ -190,7 +190,8 @@ impl Carrier {
             }
             Operation::Flush { .. } | Operation::Store { .. } => {}
         }
-        let Some((index, _)) = self.places.get(&role) else { return };
+        // Without a place nothing would ever end the action.
+        let (index, _) = self.places.get(&role).expect("operations go to roles that are attached");
         let tag = Tag(self.flights.insert(Flight { action, role, part }) as u64);
         self.links[*index].waiting.push_back((tag, operation));
     }

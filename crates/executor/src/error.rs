@@ -137,6 +137,18 @@ pub enum OpenError {
     Recovery(String),
 }
 
+impl OpenError {
+    /// The writer that has the array open, if that is the reason.
+    #[must_use]
+    pub const fn held_by(&self) -> Option<u128> {
+        match self {
+            Self::Member { source: Refusal::Held { writer, .. }, .. }
+            | Self::Refused(Refusal::Held { writer, .. }) => Some(*writer),
+            _ => None,
+        }
+    }
+}
+
 fn roles_of(roles: &[Role]) -> String {
     let list: Vec<String> = roles.iter().map(ToString::to_string).collect();
     let noun = if list.len() == 1 { "role" } else { "roles" };

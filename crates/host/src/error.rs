@@ -63,6 +63,14 @@ pub enum HostError {
         /// First byte within the chunk.
         start: u32,
     },
+    /// The hours of a node's configuration and of this pass have none in common.
+    #[error(
+        "node {node}: the hours in which it may be read ([pacing] window of its configuration) and those asked for (--window) have none in common"
+    )]
+    NeverOpen {
+        /// The node.
+        node: String,
+    },
     /// Whoever writes the array gives no locks any more.
     #[error("the stripes cannot be locked: {0}")]
     Locks(String),

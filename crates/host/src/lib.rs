@@ -13,6 +13,7 @@ pub mod date;
 pub mod error;
 pub mod finding;
 pub mod heal;
+pub mod instance;
 pub mod locks;
 mod media_errors;
 pub mod members;

@@ -81,6 +81,8 @@ pub(crate) struct View {
     first: u64,
     /// Bytes from one stripe's chunk to the next one's.
     pitch: u64,
+    /// The stripes are locked while they are looked at, and users wait: commands keep no pace.
+    claimed: bool,
     /// Bytes of local memory of the first share's drive.
     pub(crate) memory_bytes: u64,
     /// Bytes of local memory of the share's drive that has least of it: what each may hold of its
@@ -136,6 +138,7 @@ impl View {
         mode: Mode,
     ) -> ParityCommand {
         ParityCommand {
+            unpaced: self.claimed,
             sources: share.sources.clone(),
             chunk: u32::try_from(self.pitch).expect("a layout bounds its pitch"),
             window,
@@ -419,6 +422,7 @@ impl Target {
             classes,
             first: band.stripes.start,
             pitch: band.pitch,
+            claimed: self.is_locked(),
             memory_bytes: memory[0],
             own_bytes,
         })

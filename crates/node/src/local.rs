@@ -326,32 +326,21 @@ impl LocalNode {
             .collect();
         let before = self.watch.as_ref().map(|watch| watch.sum(ranges.iter().cloned()));
         let job = MediaJob::new(command, &self.drives, sources, fold, self.options.error_time, permit);
-        let mut result = if self.pacing.is_active() && command.count() > 1 {
+        let mut result = if self.pacing.is_active() && command.count() > 1 && !command.unpaced {
             job.run_paced(&self.pacing)?
         } else {
             self.run_job(&job, permit)?
         };
+        if command.unpaced {
+            let read = u64::from(command.window.len) * command.count();
+            ranges.iter().for_each(|(index, _)| self.pacing.owe(*index, read));
+        }
         if let (Some(watch), Some(before)) = (&self.watch, before) {
             let after = watch.sum(ranges.iter().cloned());
             result.activity = Some(Activity { epoch: watch.epoch(), before, after });
         }
         self.note_checked(command, &ranges);
         Ok(result)
-    }
-
-    /// Notes what a check has read of each drive. A window of a chunk is a second look at a
-    /// suspect, unless it begins with the chunk in stripe after stripe: chunks of a mirror may be
-    /// further apart than they are long.
-    fn note_checked(&self, command: &ParityCommand, ranges: &[(usize, Range<u64>)]) {
-        let (window, chunk) = (u64::from(command.window.len), u64::from(command.chunk));
-        if window == chunk {
-            ranges.iter().for_each(|(index, bytes)| self.pacing.checked(*index, bytes));
-        } else if command.window.start == 0 && command.count() > 1 {
-            for (index, bytes) in ranges {
-                let starts = (0..command.count()).map(|repetition| bytes.start + repetition * chunk);
-                starts.for_each(|start| self.pacing.checked(*index, &(start..start + window)));
-            }
-        }
     }
 }
 
@@ -468,12 +457,16 @@ impl DataNode for LocalNode {
         self.pacing.stop();
     }
 
+    fn go_on(&self) {
+        self.pacing.go_on();
+    }
+
     fn pace(&self, request: &PaceRequest) -> Result<(), NodeError> {
         self.pacing.ask(0, request.clone())
     }
 
     fn pace_figures(&self) -> Result<Vec<PaceFigures>, NodeError> {
-        Ok(self.pacing.figures())
+        Ok(self.pacing.figures(0))
     }
 
     fn transfer(&self, transfer: &Transfer) -> Result<TransferResult, NodeError> {

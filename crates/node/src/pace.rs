@@ -180,6 +180,10 @@ impl Pacing {
         let mut policy = locked(&self.changing);
         {
             let mut requests = locked(&self.requests);
+            if requests.own.and(&request).windows == [NEVER] {
+                let why = "the node's own hours have none in common with these";
+                return Err(NodeError::invalid("window", why));
+            }
             if request.is_empty() {
                 requests.asked.remove(&asker);
             } else {
@@ -364,6 +368,21 @@ impl Pacing {
         }
     }
 
+    /// Bytes of a drive were read without asking: what is read at the pace waits for that.
+    pub(crate) fn owe(&self, index: usize, bytes: u64) {
+        if self.is_active() {
+            let drive = &self.drives[index];
+            drive.take(self.now(), bytes);
+            drive.bytes.fetch_add(bytes, Ordering::Relaxed);
+            drive.requests.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets commands wait again, after [`stop`](Self::stop).
+    pub(crate) fn go_on(&self) {
+        self.stopping.store(false, Ordering::Release);
+    }
+
     /// Ends every wait: the node stops.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
@@ -397,9 +416,12 @@ impl Pacing {
         self.drives.iter().map(|drive| drive.checks.share()).collect()
     }
 
-    /// What was measured of each drive that has a pace.
-    pub(crate) fn figures(&self) -> Vec<PaceFigures> {
+    /// What was measured of each drive that has a pace, and how long a read for `asker` would wait.
+    pub(crate) fn figures(&self, asker: Asker) -> Vec<PaceFigures> {
         let now = self.now();
+        let own = locked(&self.requests).of(asker);
+        let opens = self.windows(&own).map_or(u64::MAX, |windows| windows.open_at(now));
+        let closed_ns = if opens == u64::MAX { opens } else { opens.saturating_sub(now) };
         let seconds = self.began.elapsed().as_secs();
         let first = |lane: usize| self.drives.iter().position(|drive| drive.lane == lane).unwrap_or(0);
         let of = |(index, drive): (usize, &Drive)| {
@@ -420,6 +442,8 @@ impl Pacing {
                 met_mean_ns: figures.met.mean() as u64,
                 slowdown_mean_ns: figures.mean_slowdown() as i64,
                 oldest_check_s: oldest,
+                closed_ns,
+                owed_ns: drive.rate_wait(now, BACK_TO_BACK).map_or(0, |wait| wait.as_nanos() as u64),
             })
         };
         self.drives.iter().enumerate().filter_map(of).collect()

@@ -140,6 +140,10 @@ pub struct Service {
     pub listen: Vec<SocketAddr>,
     /// The subsystem's name.
     pub nqn: Nqn,
+    /// What tells it from another node with the same name, such as one of a cloned machine: it
+    /// enters the serial number. `None` for what may move from machine to machine, and stays the
+    /// same. The identities of drives are their own.
+    pub instance: Option<[u8; 16]>,
     /// Namespaces 1, 2, …. The visible faces of drives with tags come after all of these.
     pub drives: Vec<Drive>,
     /// The faces of each host.
@@ -161,9 +165,10 @@ pub struct Service {
     pub metrics: Option<SocketAddr>,
 }
 
-/// A serial number from the subsystem's name: 20 characters, the same after a restart.
-fn serial(nqn: &Nqn) -> String {
-    let digest = Sha256::digest(nqn.as_str());
+/// A serial number from the subsystem's name and instance: 20 characters, the same after a restart.
+fn serial(nqn: &Nqn, instance: Option<&[u8; 16]>) -> String {
+    let digest = Sha256::new_with_prefix(nqn.as_str());
+    let digest = digest.chain_update(instance.map_or(&[][..], |id| &id[..])).finalize();
     let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02X}")).collect();
     format!("PMC-{hex}")
 }
@@ -207,7 +212,7 @@ impl Server {
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
         let identity = Identity {
             nqn: nqn.clone(),
-            serial: serial(&nqn),
+            serial: serial(&nqn, service.instance.as_ref()),
             model: "Pumice".to_owned(),
             firmware: env!("CARGO_PKG_VERSION").to_owned(),
         };

@@ -101,6 +101,7 @@ impl World {
         mode: Mode,
     ) -> ParityCommand {
         ParityCommand {
+            unpaced: false,
             sources: (0..mine.len())
                 .map(|i| Source::Media { drive: DriveId(i as u32 + 1), base: self.base })
                 .collect(),
@@ -221,6 +222,7 @@ fn accumulators_of_all_nodes_sum_to_zero_only_while_every_stripe_holds() {
             }
         }
         let sum = ParityCommand {
+            unpaced: false,
             sources: (0..3).map(|i| Source::Memory { address: at(i * 2 * 16384) }).collect(),
             chunk: 16384,
             window: Window { start: 0, len: 16384 },
@@ -249,6 +251,7 @@ fn long_windows_in_memory_are_folded_whole() {
     node.memory_write(at(0), &content).unwrap();
     let of = |source: usize, stripe: usize| &content[(source * 2 + stripe) * len as usize..][..len as usize];
     let command = |mode| ParityCommand {
+        unpaced: false,
         sources: (0..SOURCES)
             .map(|i| Source::Memory { address: at(i as u64 * stripes * u64::from(len)) })
             .collect(),
@@ -344,6 +347,7 @@ fn a_last_window_may_end_where_the_medium_ends() {
     });
     let node = LocalNode::new("n", devices.collect(), &peers, NodeOptions::default());
     let command = |base: u64| ParityCommand {
+        unpaced: false,
         sources: (1..3).map(|m| Source::Media { drive: DriveId(m), base }).collect(),
         chunk: 8192,
         window: Window { start: 0, len: 4096 },
@@ -429,6 +433,7 @@ fn many_sources(sources: usize, content: Vec<u8>) -> (LocalNode, ParityCommand) 
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::with_content("m", content));
     let node = LocalNode::new("n", vec![device], &Peers::new(), NodeOptions::default());
     let command = ParityCommand {
+        unpaced: false,
         sources: vec![Source::Media { drive: DriveId(1), base: 0 }; sources],
         chunk: 4096,
         window: Window { start: 0, len: 4096 },
@@ -475,6 +480,7 @@ fn work_without_end_is_refused() {
     let into = MemoryAddress { drive: DriveId(1), offset: 0 };
     let seed = Seed::from_number(1);
     let weighted = |rows: usize, guard: Vec<Vec<u8>>| ParityCommand {
+        unpaced: false,
         rule: Rule::new(rows, 1, vec![1; rows], guard).unwrap(),
         mode: Mode::Accumulate { into, seed: seed.clone(), accumulators: 8 },
         ..small.clone()
@@ -486,6 +492,7 @@ fn work_without_end_is_refused() {
     assert_eq!(refused(&node, &weighted(8, noise)), ErrorKind::InvalidField("guard"));
     node.parity(&weighted(2, all[..256].to_vec())).unwrap();
     let long = ParityCommand {
+        unpaced: false,
         sources: vec![Source::Memory { address: into }; 1920],
         rule: Rule::new(8, 1920, vec![1; 8 * 1920], Vec::new()).unwrap(),
         stripes: 0..1 << 22,
@@ -504,6 +511,7 @@ fn unreadable_places_are_bounded_while_they_are_collected() {
     let node = LocalNode::new("n", vec![Arc::new(faulty) as _], &Peers::new(), options);
     for (sources, paced) in [(16, false), (16, true)] {
         let command = ParityCommand {
+            unpaced: false,
             sources: vec![Source::Media { drive: DriveId(1), base: 0 }; sources],
             chunk: 64,
             window: Window { start: 0, len: 64 },
@@ -534,7 +542,8 @@ fn keys_of_long_windows_are_those_of_short_ones() {
         let seed = Seed::from_number(7);
         let window = Window { start, len };
         let mode = Mode::Fingerprint { seed, powers: 2 };
-        let command = ParityCommand { chunk: 36 * MIB, window, stripes: 0..1, mode, ..command.clone() };
+        let command =
+            ParityCommand { unpaced: false, chunk: 36 * MIB, window, stripes: 0..1, mode, ..command.clone() };
         node.parity(&command).unwrap().fingerprint.unwrap()
     };
     let mut sum = part(0, 10 * MIB + 64);

@@ -35,6 +35,7 @@ fn server() -> Server {
     Server::start(Service {
         listen: vec!["127.0.0.1:0".parse().unwrap()],
         nqn: "nqn.2026-11.example:node".parse().unwrap(),
+        instance: None,
         drives: vec![Drive::with_device(device, 512, "m").unwrap()],
         faces: HostFaces::default(),
         limits: Limits::default(),

@@ -27,6 +27,7 @@ fn a_small_fingerprint_of_a_long_chunk_takes_little_memory() {
     let cases = [(media(99), 1, false), (media(1), 1, true), (media(1), 2, false), (memory, 1, true)];
     for (source, stripes, good) in cases {
         let command = ParityCommand {
+            unpaced: false,
             sources: vec![source],
             chunk: u32::MAX,
             window: Window { start: 0, len: 64 },

@@ -106,6 +106,9 @@ pub struct ParityCommand {
     pub rule: Rule,
     /// The use of the rows.
     pub mode: Mode,
+    /// Its media are read at once, whatever pace the node keeps, because users of the stripes wait
+    /// until it ends. What it reads counts against a rate. No effect on memory sources.
+    pub unpaced: bool,
 }
 
 impl ParityCommand {

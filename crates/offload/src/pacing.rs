@@ -212,6 +212,13 @@ pub struct PaceFigures {
     /// Seconds since the least recently checked part of the drive was checked; `None` if nothing
     /// was checked since the node's start.
     pub oldest_check_s: Option<u64>,
+    /// Nanoseconds until the hours begin at which reads for the caller may start: the hours of the
+    /// node's configuration and of the caller's own request. 0 if they may start now; `u64::MAX` if
+    /// there are no such hours. Always 0 from nodes that do not know it.
+    pub closed_ns: u64,
+    /// Nanoseconds until the rate allows another read, 0 if it does now. Always 0 from nodes that
+    /// do not know it.
+    pub owed_ns: u64,
 }
 
 #[cfg(test)]

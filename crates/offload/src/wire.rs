@@ -55,6 +55,9 @@ pub const STATUS_OTHER_BYTES: u16 = 0x7C3;
 pub const HAS_UPDATES: u8 = 1 | 2;
 /// Bit 2 of the same byte: Tagged Write.
 pub const HAS_TAGGED_WRITE: u8 = 4;
+/// Bit 3 of the same byte: Parity Execute knows commands without a pace, and Pace Read says how
+/// long a read would wait.
+pub const HAS_UNPACED: u8 = 8;
 /// Tagged Write, dword 13: the blocks get adopted tags.
 pub const TAGS_ADOPTED: u32 = 0;
 /// Tagged Write, dword 13: their tags stay.

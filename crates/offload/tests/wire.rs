@@ -53,8 +53,10 @@ prop_compose! {
         rows in Just(rows), count in Just(sources),
         chunk in 1024_u32.., start in any::<u32>(), len in 1_u32.., first in 0..1_u64 << 60, stripes in 0..1000_u64,
         mode in mode(),
+        unpaced in any::<bool>(),
     ) -> ParityCommand {
         ParityCommand {
+            unpaced,
             sources,
             chunk,
             window: Window { start, len },
@@ -162,6 +164,7 @@ proptest! {
 /// Two stripes of one source of 4096 bytes, checked.
 fn small(stripes: u64, mode: Mode) -> ParityCommand {
     ParityCommand {
+        unpaced: false,
         sources: vec![Source::Media { drive: DriveId(1), base: 0 }],
         chunk: 4096,
         window: Window { start: 0, len: 4096 },
@@ -176,11 +179,11 @@ fn what_is_reserved_is_refused() {
     let into = MemoryAddress { drive: DriveId(1), offset: 0 };
     let seed = || Seed([7; 32]);
     for (mode, unused) in [
-        (Mode::Check, [2, 40, 44, 47, 55, 56, 87]),
-        (Mode::Generate { into }, [2, 44, 45, 46, 47, 56, 87]),
-        (Mode::Interims { into, seed: seed(), accumulators: 1 }, [44, 45, 46, 47, 89, 90, 91]),
-        (Mode::Accumulate { into, seed: seed(), accumulators: 1 }, [44, 45, 46, 47, 89, 90, 91]),
-        (Mode::Fingerprint { seed: seed(), powers: 2 }, [40, 43, 44, 47, 48, 55, 91]),
+        (Mode::Check, [2, 40, 45, 47, 55, 56, 87]),
+        (Mode::Generate { into }, [2, 45, 45, 46, 47, 56, 87]),
+        (Mode::Interims { into, seed: seed(), accumulators: 1 }, [45, 45, 46, 47, 89, 90, 91]),
+        (Mode::Accumulate { into, seed: seed(), accumulators: 1 }, [45, 45, 46, 47, 89, 90, 91]),
+        (Mode::Fingerprint { seed: seed(), powers: 2 }, [40, 43, 45, 47, 48, 55, 91]),
     ] {
         let bytes = encode_command(&small(2, mode));
         for at in unused {
@@ -189,6 +192,9 @@ fn what_is_reserved_is_refused() {
             let field = decode_command(&changed).unwrap_err().field;
             assert_eq!(field, "a reserved byte", "mode {}, byte {at}", bytes[1]);
         }
+        let mut flags = bytes.clone();
+        flags[44] = 2;
+        assert_eq!(decode_command(&flags).unwrap_err().field, "flags");
     }
 }
 

@@ -5,12 +5,22 @@ use pumice_nvme::spec::Status;
 use pumice_offload::wire;
 use pumice_offload::{ErrorKind, NodeError};
 
+/// What an error says of a node that lets no more hosts in for now.
+const KEPT_OUT: &str = "Connect: controller busy";
+
+/// Whether a node refused a host only for now: another one holds it, it has too many hosts, or
+/// writes of an earlier process of this host are still under way.
+#[must_use]
+pub fn is_kept_out(error: &NodeError) -> bool {
+    error.kind() == ErrorKind::Unreachable && error.to_string().contains(KEPT_OUT)
+}
+
 pub(crate) fn unreachable(error: &InitiatorError) -> NodeError {
     const BUSY: u16 = Status::CONNECT_BUSY.code();
     let text = match error {
         // An I/O command would mean something else by the number.
         InitiatorError::Refused { what: "Connect", status, address } if status.code() == BUSY => format!(
-            "{address}: Connect: controller busy ({BUSY:#05x}): another host holds the node, as a volume does while it is served and a scrub with --repair until it ends, or the limit of hosts is reached",
+            "{address}: {KEPT_OUT} ({BUSY:#05x}): another host holds the node, as a volume does while it is served and a scrub with --repair until it ends, or the limit of hosts is reached",
         ),
         error => error.to_string(),
     };

@@ -34,6 +34,8 @@ pub(crate) struct Association {
     pub(crate) controller: Controller,
     pub(crate) queue: Queue,
     pub(crate) nqn: Nqn,
+    /// Its serial number.
+    pub(crate) serial: String,
     pub(crate) digests: Digests,
     pub(crate) drives: Vec<DriveDescription>,
     pub(crate) geometry: Vec<Geometry>,
@@ -41,6 +43,8 @@ pub(crate) struct Association {
     pub(crate) updates: bool,
     /// It puts bytes back beside tags.
     pub(crate) restores: bool,
+    /// It knows commands without a pace.
+    pub(crate) unpaced: bool,
 }
 
 impl Dial {
@@ -79,6 +83,7 @@ impl Dial {
         }
         let updates = vendor[10] & wire::HAS_UPDATES == wire::HAS_UPDATES;
         let restores = vendor[10] & wire::HAS_TAGGED_WRITE != 0;
+        let unpaced = vendor[10] & wire::HAS_UNPACED != 0;
         let mut queue = controller.queue(1, pool::DEPTH).map_err(|error| unreachable(&error))?;
         let mut drives = describe(&address.to_string(), &mut queue)?;
         let mut geometry = Vec::with_capacity(drives.len());
@@ -90,7 +95,19 @@ impl Dial {
             drive.block_bytes = namespace.format.data_bytes();
             geometry.push(Geometry::of(&namespace));
         }
-        Ok(Association { controller, queue, nqn, digests, drives, geometry, updates, restores })
+        let serial = controller.identity().serial.clone();
+        Ok(Association {
+            serial,
+            controller,
+            queue,
+            nqn,
+            digests,
+            drives,
+            geometry,
+            updates,
+            restores,
+            unpaced,
+        })
     }
 }
 

@@ -13,10 +13,12 @@ mod dial;
 mod memory;
 mod numbers;
 mod operations;
+mod pace;
 mod pool;
 mod seen;
 mod tags;
 
+pub use answer::is_kept_out;
 pub use dial::Dial;
 
 use answer::{kept_result, refused, whole};
@@ -29,8 +31,8 @@ use pool::{Lease, Pool};
 use pumice_buffer::AlignedBuffer;
 use pumice_initiator::{Command, Outcome};
 use pumice_nvme::pdu::Digests;
-use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::opcode::io;
+use pumice_nvme::spec::{Nqn, Sqe};
 use pumice_offload::wire::{self, SocketBytes, opcode};
 use pumice_offload::{
     DataNode, DriveDescription, DriveId, DriveRange, Ended, ErrorKind, Grant, Hosts, LinkFigures,
@@ -54,11 +56,14 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 pub struct RemoteNode {
     name: String,
     dial: Dial,
+    serial: String,
     drives: Vec<DriveDescription>,
     geometry: Vec<Geometry>,
     /// It has updates.
     updates: bool,
     restores: bool,
+    /// It knows commands without a pace.
+    unpaced: bool,
     /// This host's parts of the drives' local memory.
     parts: Parts,
     pool: Arc<Pool>,
@@ -86,11 +91,13 @@ impl RemoteNode {
         let name = dial.address.to_string();
         Ok(Self {
             dial: Dial { nqn: Some(made.nqn), ..dial },
+            serial: made.serial,
             parts: Parts::of(&made.drives),
             drives: made.drives,
             geometry: made.geometry,
             updates: made.updates,
             restores: made.restores,
+            unpaced: made.unpaced,
             pool: Arc::new(Pool::new(&name, made.controller, made.queue)),
             digests: AtomicBool::new(made.digests == BOTH),
             held: AtomicBool::new(false),
@@ -111,6 +118,12 @@ impl RemoteNode {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The NQN of its subsystem, and its serial number: two nodes may share the first by mistake.
+    #[must_use]
+    pub fn identity(&self) -> (String, &str) {
+        (self.dial.nqn.as_ref().map_or_else(String::new, Nqn::to_string), &self.serial)
     }
 
     /// Its drives.
@@ -135,6 +148,10 @@ impl RemoteNode {
     /// Connects again, after the connections were lost.
     fn renew(&self) -> Result<(), NodeError> {
         let made = self.dial.associate()?;
+        if made.serial != self.serial {
+            let what = format!("{}: another node answers there now, under the same name", self.name);
+            return Err(NodeError::invalid("node", what));
+        }
         if made.drives != self.drives || made.geometry != self.geometry {
             return Err(NodeError::invalid("node", format!("{}: it now serves other drives", self.name)));
         }
@@ -320,8 +337,16 @@ impl DataNode for RemoteNode {
         seen::superblocks(self)
     }
 
+    fn reads_unpaced(&self) -> bool {
+        self.unpaced
+    }
+
     fn give_up(&self) {
         self.pool.give_up();
+    }
+
+    fn go_on(&self) {
+        self.pool.go_on();
     }
 
     fn reconnect(&self) -> Result<bool, NodeError> {
@@ -394,39 +419,11 @@ impl DataNode for RemoteNode {
     }
 
     fn pace(&self, request: &PaceRequest) -> Result<(), NodeError> {
-        if !request.is_empty() {
-            request.validate().map_err(|(field, why)| NodeError::invalid(field, why))?;
-        }
-        let bytes = wire::encode_pace(request);
-        let mut sqe = Sqe::new(opcode::PACE, 0);
-        sqe.set_dword(12, bytes.len() as u32);
-        self.plain(sqe, &bytes)?;
-        *self.pace.lock().unwrap_or_else(PoisonError::into_inner) = request.clone();
-        Ok(())
+        pace::ask(self, request)
     }
 
     fn pace_figures(&self) -> Result<Vec<PaceFigures>, NodeError> {
-        let mut figures = Vec::new();
-        for page in 0.. {
-            let len = wire::FIGURES_HEADER + wire::FIGURES_BYTES * wire::FIGURES_PER_PAGE as usize;
-            let mut bytes = vec![0; len];
-            let mut sqe = Sqe::new(opcode::PACE_READ, 0);
-            sqe.set_dword(10, page);
-            sqe.set_dword(12, len as u32);
-            let done = self.ask(sqe, &[], &mut bytes)?;
-            if !done.status.is_success() {
-                return Err(refused(&self.name, opcode::name(opcode::PACE_READ), done.status, ""));
-            }
-            bytes.truncate(done.received as usize);
-            let (all, part) = wire::decode_figures(&bytes)
-                .map_err(|e| NodeError::new(ErrorKind::Unreachable, format!("{}: {e}", self.name)))?;
-            let empty = part.is_empty();
-            figures.extend(part);
-            if empty || figures.len() >= all as usize {
-                break;
-            }
-        }
-        Ok(figures)
+        pace::figures(self)
     }
 
     fn absolute(&self, address: MemoryAddress) -> Result<MemoryAddress, NodeError> {
@@ -452,7 +449,8 @@ impl DataNode for RemoteNode {
 
     fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError> {
         command.validate()?;
-        let mut there = command.clone();
+        // An older node refuses what it does not know.
+        let mut there = ParityCommand { unpaced: command.unpaced && self.unpaced, ..command.clone() };
         memory::translate(&mut there, |address| self.absolute(address))?;
         let bytes = self.kept(opcode::PARITY_EXECUTE, &wire::encode_command(&there))?;
         wire::decode_result(&bytes, command)

@@ -75,7 +75,14 @@ impl Ring {
             let Some(number) = self.with_kernel.iter().position(Option::is_none) else { return };
             let flight = self.flights[piece.flight].as_ref().expect("a piece belongs to a flight");
             let part = flight.gather.parts[piece.part];
-            let fd = devices[part.device].direct_fd().expect("only direct devices are carried").fd;
+            let Some(direct) = devices[part.device].direct_fd() else {
+                // It had one when the gather was submitted: its file was lost since.
+                self.waiting.pop_front();
+                let lost = io::Error::other("the device was lost before it was read");
+                self.fail(piece, lost, devices);
+                continue;
+            };
+            let fd = direct.fd;
             let len = u32::try_from(part.len - piece.done).unwrap_or(1 << 30);
             // SAFETY: `submit` of the gatherer checked that the part lies within the buffer, so the
             // sum stays in the allocation.
@@ -153,11 +160,15 @@ impl Ring {
             self.waiting.push_back(piece);
             return;
         }
-        let name = devices[part.device].name();
-        flight
-            .gather
-            .failures
-            .push((piece.part, IoError::new(name, Operation::Read, part.offset, part.len, error)));
+        self.fail(piece, error, devices);
+    }
+
+    /// A part has failed.
+    fn fail(&mut self, piece: Piece, error: io::Error, devices: &[Arc<dyn BlockDevice>]) {
+        let flight = self.flights[piece.flight].as_mut().expect("a piece belongs to a flight");
+        let part = flight.gather.parts[piece.part];
+        let error = IoError::new(devices[part.device].name(), Operation::Read, part.offset, part.len, error);
+        flight.gather.failures.push((piece.part, error));
         self.settle(piece.flight);
     }
 

@@ -4,7 +4,8 @@ mod beside;
 
 use super::scrub::median;
 use crate::failure::Failure;
-use crate::remote::{DEADLINE, RemoteName, host_nqn};
+use crate::identity::host_nqn;
+use crate::remote::{DEADLINE, RemoteName};
 use crate::text::{print, print_json, table};
 use clap::Args;
 use pumice_initiator::{BusyPoll, ConnectOptions, Controller, PollingStream, Queue, discover, prepare};

@@ -439,6 +439,7 @@ impl Bench<'_> {
         while !stop.load(Ordering::Relaxed) {
             let end = (first + BATCH).min(stripes);
             self.node.parity(&ParityCommand {
+                unpaced: false,
                 sources: drives.iter().map(|drive| Source::Media { drive: drive.id, base: 0 }).collect(),
                 chunk: CHUNK,
                 window: Window { start: 0, len: CHUNK },

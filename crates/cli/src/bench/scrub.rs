@@ -152,6 +152,7 @@ fn read_commands(array: &Array) -> Result<Vec<ParityCommand>, Failure> {
     let stripes = geometry.stripes();
     Ok((0..stripes.div_ceil(BATCH))
         .map(|batch| ParityCommand {
+            unpaced: false,
             sources: sources.clone(),
             chunk,
             window: Window { start: 0, len: chunk },

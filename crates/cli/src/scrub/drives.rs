@@ -248,6 +248,7 @@ fn misdirected_on(drive: &Drive, format: TagFormat, findings: &[Finding]) -> Res
 fn part_of(drive: &Drive, part: &Part) -> Result<ParityResult, NodeError> {
     let chunk = part.chunk as u32;
     drive.node.parity(&ParityCommand {
+        unpaced: false,
         sources: vec![Source::Media { drive: drive.id, base: part.base }],
         chunk,
         window: Window { start: 0, len: chunk },

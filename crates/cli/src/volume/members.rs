@@ -3,7 +3,7 @@
 use crate::devices::loop_over;
 use crate::failure::Failure;
 use crate::probed::Place;
-use crate::remote::{RemoteName, connect, hold, look_at};
+use crate::remote::{RemoteName, connect, hold, look_at, told_apart};
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
 use pumice_executor::MemberDrive;
 use pumice_initiator::DigestPolicy;
@@ -138,6 +138,7 @@ impl Devices {
     fn open_there(&mut self, name: &RemoteName) -> Result<Vec<MemberDrive>, Failure> {
         if !self.nodes.contains_key(&name.address) {
             let node = connect(name.address, self.digests)?;
+            told_apart(self.nodes.values().chain([&node]))?;
             hold(&node, "a volume")?;
             self.nodes.insert(name.address, node);
         }

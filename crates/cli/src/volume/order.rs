@@ -1,7 +1,8 @@
 //! What is said over the socket of a volume when it is scrubbed.
 
 use crate::failure::Failure;
-use crate::scrub::{ScrubArgs, default_state_dir, fresh_seed};
+use crate::identity::default_state_dir;
+use crate::scrub::{ScrubArgs, fresh_seed};
 use pumice_host::Method;
 use pumice_host::scrub::Options;
 use pumice_offload::PaceRequest;

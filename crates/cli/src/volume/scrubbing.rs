@@ -34,6 +34,11 @@ const AGAIN: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 /// How often progress is told.
 const TELL_EVERY: Duration = Duration::from_millis(200);
+/// How long the end of the volume waits for a scrub. A repair that has begun takes one stripe; what
+/// takes longer waits for a drive or a node that does not answer, and is told in its journal.
+const CLOSE_TIME: Duration = Duration::from_secs(5);
+/// How often it looks whether the scrub has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The scrub of a volume, if one is under way.
 #[derive(Default)]
@@ -81,17 +86,20 @@ impl Scrubs {
     }
 
     /// Ends the scrub that is under way, and lets no other begin. A repair that has begun is
-    /// finished.
-    pub(super) fn close(&self) {
+    /// finished. Returns whether the scrub ended within [`CLOSE_TIME`]; if not, it still waits for
+    /// a drive or a node.
+    pub(super) fn close(&self) -> bool {
         let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         running.closed = true;
         if let Some(stop) = running.stop.take() {
             stop.raise();
         }
-        if let Some(thread) = running.thread.take() {
-            // If it panicked, it has ended as well.
-            let _ = thread.join();
+        let Some(thread) = running.thread.take() else { return true };
+        let until = Instant::now() + CLOSE_TIME;
+        while !thread.is_finished() && Instant::now() < until {
+            std::thread::sleep(LOOK_EVERY);
         }
+        thread.is_finished()
     }
 }
 
@@ -136,11 +144,16 @@ fn scrub(
     teller: &mut Teller,
 ) -> Result<Told, Failure> {
     let chunk = control.facts().geometry.chunk_bytes();
-    let options = options(order, chunk)?;
+    let mut options = options(order, chunk)?;
     let pace = PaceRequest { rate: order.rate, windows: order.windows.clone(), ..PaceRequest::default() };
     pace.validate().map_err(|(field, why)| Failure::new(format!("--{field}: {why}")))?;
     let locks = Locks { control: control.clone(), chunk, pace: Mutex::new(Pace::new(&pace, chunk)?) };
     let target = target_of(control, stop)?.with_locks(Arc::new(locks));
+    if !target.nodes().all(|node| node.reads_unpaced()) {
+        // An older node may read a longer command at its own pace, while users wait for the
+        // stripes.
+        options.batch = Some(1);
+    }
     options.check(&target)?;
     let needed = options.repair.is_some() && !options.dry_run || options.resume;
     let state =

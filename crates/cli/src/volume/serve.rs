@@ -7,8 +7,8 @@ use super::report::{Served, Shown, show};
 use super::scrubbing::Scrubs;
 use crate::access::metadata;
 use crate::failure::Failure;
+use crate::identity::writer;
 use crate::log::{self, Lines, LogFormat, LogLevel};
-use crate::remote::machine;
 use crate::system::on_signals;
 use crate::text::print;
 use clap::Args;
@@ -132,7 +132,8 @@ impl OpenArgs {
     fn open(&self, rebuild_rate: Option<u64>) -> Result<(ServedVolume, Devices), Failure> {
         let mut devices = Devices::new(self.digest).with_metadata(self.metadata);
         let drives = devices.open(&self.devices, true)?;
-        let options = OpenOptions {
+        let (writer, formerly) = writer()?;
+        let mut options = OpenOptions {
             metadata: self.metadata,
             consistency: match self.consistency {
                 ConsistencyArg::Log => Consistency::Log,
@@ -146,11 +147,20 @@ impl OpenArgs {
             },
             majority: devices.any_far(),
             hold_timeout: self.hold_timeout,
-            writer: machine(),
+            writer,
             rebuild_rate,
             ..OpenOptions::default()
         };
-        Ok((open(&drives, &options)?, devices))
+        let mut opened = open(&drives, &options);
+        if let Err(error) = &opened
+            && formerly != 0
+            && error.held_by() == Some(formerly)
+        {
+            // An earlier version of this program has left it open here.
+            options.writer = formerly;
+            opened = open(&drives, &options);
+        }
+        Ok((opened?, devices))
     }
 }
 
@@ -230,6 +240,7 @@ fn serve(
         listen: args.listen.clone(),
         metrics: None,
         nqn,
+        instance: None,
         drives: vec![drive],
         faces: HostFaces::default(),
         limits: Limits::default(),
@@ -272,7 +283,9 @@ fn dashed(uuid: &[u8; 16]) -> String {
 
 fn end(volume: ServedVolume, serving: Serving, ended: &Ended, log: &Lines) -> Result<ExitCode, Failure> {
     let Serving { server, socket, answering, scrubs } = serving;
-    scrubs.close();
+    if !scrubs.close() {
+        log.say("a scrub of the volume waits for a drive or a node, and is left behind");
+    }
     // Hosts are disconnected first, so that no new requests arrive.
     let stopped = server.stop();
     if let Err(error) = &stopped {

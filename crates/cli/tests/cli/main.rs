@@ -6,6 +6,7 @@ mod contract;
 mod degraded;
 mod documented;
 mod flash;
+mod identity;
 mod kills;
 mod leaving;
 mod mirrors;

@@ -1,6 +1,7 @@
 //! `pumice volume` from outside: made, served, killed, served again, handed to mdadm.
 
 mod forged;
+mod paced;
 mod scrub;
 mod world;
 

@@ -50,6 +50,7 @@ impl Nodes {
                 listen: vec![addresses[i]],
                 metrics: None,
                 nqn: name.parse().unwrap(),
+                instance: None,
                 drives: (1..=drives[i]).map(drive).collect(),
                 faces: HostFaces::default(),
                 limits: Limits::default(),

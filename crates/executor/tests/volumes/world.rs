@@ -150,6 +150,7 @@ pub(crate) fn served(name: &str, drives: Vec<Drive>, listen: SocketAddr) -> Serv
         listen: vec![listen],
         metrics: None,
         nqn: name.parse().unwrap(),
+        instance: None,
         drives,
         faces: HostFaces::default(),
         limits: Limits::default(),

@@ -135,6 +135,7 @@ impl Checker<'_> {
             out.moved += bring(&*share.node, &*collector.node, &transfer)?;
         }
         let sum = ParityCommand {
+            unpaced: false,
             sources: (0..shares.len()).map(|i| Source::Memory { address: place(i) }).collect(),
             chunk: window.len,
             window: Window { start: 0, len: window.len },

@@ -165,6 +165,7 @@ fn syndromes(
         }
         let sum = place(view.shares.len() as u64);
         let result = collector.node.parity(&ParityCommand {
+            unpaced: false,
             sources: (0..view.shares.len() as u64).map(|i| Source::Memory { address: place(i) }).collect(),
             chunk: window.len,
             window: Window { start: 0, len: window.len },

@@ -17,6 +17,7 @@ mod examine;
 mod mend;
 mod options;
 mod outcome;
+mod pace;
 mod run;
 mod settle;
 pub(crate) mod settling;

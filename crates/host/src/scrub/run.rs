@@ -5,6 +5,7 @@ use super::books::{no_repair, note_waiting, open_books};
 use super::check::Checker;
 use super::options::Options;
 use super::outcome::Outcome;
+use super::pace::PaceWaits;
 use super::settle::{Settled, Settler, stand};
 use super::settling::{Patience, Standing};
 use super::vouch::vouch;
@@ -50,9 +51,7 @@ pub fn run(
 ) -> Result<Outcome, HostError> {
     let (mut course, mut pass) = Pass::prepare(target, state, options, observer, stop)?;
     let nodes: Vec<_> = target.nodes().map(Arc::clone).collect();
-    // Commands of others go to the same nodes while they write the array.
-    let own = !target.is_locked();
-    let _listening = stop.listen(move || nodes.iter().filter(|_| own).for_each(|node| node.give_up()));
+    let listening = stop.listen(move || nodes.iter().for_each(|node| node.give_up()));
     let stopped = course
         .run(&mut pass, observer)
         .or_else(|| pass.look_again(observer).err().map(|error| course.reason(&error)))
@@ -62,6 +61,11 @@ pub fn run(
             None => None,
         })
         .or_else(|| pass.mend(&course));
+    drop(listening);
+    if target.is_locked() {
+        // Whoever writes the array has the same nodes, and the next scrub of it.
+        target.nodes().for_each(|node| node.go_on());
+    }
     Ok(pass.finish(course, stopped, observer))
 }
 
@@ -104,6 +108,7 @@ pub(super) struct Pass<'t> {
     saved_at: Instant,
     /// Whether the last save succeeded, or none was tried yet.
     is_saving: bool,
+    pace: PaceWaits,
 }
 
 impl<'t> Pass<'t> {
@@ -162,6 +167,7 @@ impl<'t> Pass<'t> {
             seconds_before,
             saved_at: now,
             is_saving: true,
+            pace: PaceWaits::default(),
         };
         Ok((Course::new(target, stop, schedule, options.reconnect, may_reconnect), pass))
     }
@@ -292,6 +298,8 @@ impl<'t> Pass<'t> {
 
 impl Work for Pass<'_> {
     fn batch(&mut self, stripes: Range<u64>, observer: &mut dyn Observer) -> Result<(), HostError> {
+        // Before the lock: whoever waits for it does not wait for a node's pace.
+        self.pace.wait(self.target, observer, self.stop)?;
         // From the first read to the verdicts.
         let lock = self.target.lock(stripes.clone(), Purpose::Check, self.stop)?;
         let view = self.take_view(stripes.start)?;

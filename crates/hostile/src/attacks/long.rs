@@ -44,6 +44,7 @@ fn parity(random: &mut Random) -> ParityCommand {
         let coefficients = (0..rows * sources.len()).map(|i| (i % 251) as u8 + 1).collect();
         let rule = Rule::new(rows, sources.len(), coefficients, guard).expect("counts that fit together");
         ParityCommand {
+            unpaced: false,
             sources,
             chunk,
             window: Window { start: 0, len: chunk },

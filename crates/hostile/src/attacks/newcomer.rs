@@ -54,6 +54,7 @@ fn come(attacker: &Attacker) -> Result<(), String> {
     let mut queue = controller.queue(1, 8).map_err(text)?;
     let chunk = 65_536;
     let command = ParityCommand {
+        unpaced: false,
         sources: vec![Source::Media { drive: DriveId(2), base: 0 }],
         chunk,
         window: Window { start: 0, len: chunk },

@@ -45,6 +45,7 @@ pub(super) fn good(random: &mut Random) -> ParityCommand {
     let guard = (0..4).map(|_| (0..rows).map(|_| random.next() as u8).collect()).collect();
     let len = random.pick(&[64, 512, 4096]);
     ParityCommand {
+        unpaced: false,
         sources: vec![source; count],
         chunk: 4096,
         window: Window { start: 0, len },

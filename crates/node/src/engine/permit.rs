@@ -62,6 +62,7 @@ mod tests {
     fn command(source: Source, mode: Mode) -> ParityCommand {
         let rule = Rule::new(1, 1, vec![1], vec![vec![1]]).unwrap();
         ParityCommand {
+            unpaced: false,
             sources: vec![source],
             chunk: CHUNK,
             window: Window { start: 0, len: CHUNK },

@@ -192,6 +192,7 @@ mod tests {
             for chunk in [64, 512, 4096, 65_536, 1 << 20, 64 << 20] {
                 for len in [64, chunk / 2 + 32, chunk] {
                     let command = ParityCommand {
+                        unpaced: false,
                         sources: vec![Source::Media { drive: DriveId(1), base: 0 }; sources],
                         chunk,
                         window: Window { start: 0, len },

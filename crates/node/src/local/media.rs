@@ -4,6 +4,7 @@ use super::LocalNode;
 use crate::engine::{Fold, MediaJob, MediaSource, Permit};
 use crate::memory::MemoryAccess;
 use pumice_offload::{DataNode, DriveRange, NodeError, ParityCommand, ParityResult, Source};
+use std::ops::Range;
 
 impl LocalNode {
     /// Executes a command over media without regard to the pace of scrubs: users of a volume wait
@@ -44,6 +45,21 @@ impl LocalNode {
                 Ok(MediaSource { device: self.index(drive)?, base })
             })
             .collect()
+    }
+
+    /// Notes what a check has read of each drive. A window of a chunk is a second look at a
+    /// suspect, unless it begins with the chunk in stripe after stripe: chunks of a mirror may be
+    /// further apart than they are long.
+    pub(super) fn note_checked(&self, command: &ParityCommand, ranges: &[(usize, Range<u64>)]) {
+        let (window, chunk) = (u64::from(command.window.len), u64::from(command.chunk));
+        if window == chunk {
+            ranges.iter().for_each(|(index, bytes)| self.pacing.checked(*index, bytes));
+        } else if command.window.start == 0 && command.count() > 1 {
+            for (index, bytes) in ranges {
+                let starts = (0..command.count()).map(|repetition| bytes.start + repetition * chunk);
+                starts.for_each(|start| self.pacing.checked(*index, &(start..start + window)));
+            }
+        }
     }
 }
 

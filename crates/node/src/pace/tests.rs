@@ -29,7 +29,7 @@ fn drives_on_one_disk_are_read_in_turn_and_one_foreground_is_seen_by_all() {
     other.done(granted);
     let request = pacing.arrived(1, Duration::ZERO);
     pacing.completed(1, request, 4096);
-    let figures = pacing.figures();
+    let figures = pacing.figures(0);
     let of = |i: usize| (figures[i].paced_with.0, figures[i].requests, figures[i].foreground);
     assert_eq!([of(0), of(1), of(2)], [(1, 1, 1), (1, 1, 1), (3, 0, 0)]);
 }
@@ -82,7 +82,7 @@ fn a_rate_is_held() {
     }
     let most = f64::from(20 << 20) * began.elapsed().as_secs_f64() + f64::from(2 << 20) + 100_000.0;
     assert!((bytes as f64) <= most, "{bytes} of {most}");
-    assert_eq!(pacing.figures()[0].bytes, bytes);
+    assert_eq!(pacing.figures(0)[0].bytes, bytes);
 }
 
 #[test]
@@ -96,8 +96,8 @@ fn a_core_waits_for_nobody_and_nothing_it_tells_is_lost() {
         pacing.wake();
     }
     drop(held);
-    assert_eq!(pacing.figures()[0].foreground, 10);
-    assert_eq!(pacing.figures()[0].clear, 10);
+    assert_eq!(pacing.figures(0)[0].foreground, 10);
+    assert_eq!(pacing.figures(0)[0].clear, 10);
     assert!(locked(&pacing.lanes[0].left).is_empty());
 }
 
@@ -123,14 +123,14 @@ fn who_waits_for_a_request_is_woken_when_it_is_answered() {
 #[test]
 fn what_several_ask_for_is_all_heeded_until_they_are_gone() {
     let pacing = alone();
-    assert!(!pacing.is_active() && pacing.figures().is_empty());
+    assert!(!pacing.is_active() && pacing.figures(0).is_empty());
     pacing.ask(1, rate(1 << 20)).unwrap();
     pacing.ask(2, rate(8 << 20)).unwrap();
     assert_eq!(locked(&pacing.requests).effective.rate, Some(1 << 20));
     pacing.sweep(|asker| asker == 2);
     assert_eq!(locked(&pacing.requests).effective.rate, Some(8 << 20));
     pacing.sweep(|_| false);
-    assert!(!pacing.is_active() && pacing.figures().is_empty());
+    assert!(!pacing.is_active() && pacing.figures(0).is_empty());
     let wrong = PaceRequest { policy: Some(PacePolicy::Priced), ..PaceRequest::default() };
     assert!(pacing.ask(3, wrong).is_err());
 }

@@ -348,17 +348,16 @@ impl NodeConfig {
         own
     }
 
-    /// The subsystem's name: as given, or made from the machine's id and the drives, so that it is
-    /// the same after a restart.
+    /// The subsystem's name: as given, or made from the machine's instance and the drives, so that
+    /// it is the same after a restart, and another on a clone of the machine.
     #[must_use]
-    pub fn nqn_or_made(&self) -> Nqn {
+    pub fn nqn_or_made(&self, instance: &[u8; 16]) -> Nqn {
         if let Some(nqn) = &self.nqn {
             return nqn.clone();
         }
-        let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
         let mut hash = Sha256::new();
         hash.update(b"pumice node ");
-        hash.update(machine.trim());
+        hash.update(instance);
         for drive in &self.drives {
             let place = match drive.backend.path() {
                 Some(path) => real_path(path),

@@ -43,8 +43,9 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 const ROUND: usize = 4 << 20;
 /// How long a core waits from the beginning of a round to that of the next.
 const ROUND_PAUSE: Duration = Duration::from_millis(1);
-/// What a command ends with that its medium, or the node, did not carry out.
-const FAULTS: [Status; 3] = [Status::WRITE_FAULT, Status::READ_ERROR, Status::INTERNAL];
+/// What a command ends with that its medium, or the node, did not carry out. A file system that is
+/// full is the node operator's to know: hosts see a drive that lies about its size.
+const FAULTS: [Status; 4] = [Status::WRITE_FAULT, Status::READ_ERROR, Status::INTERNAL, Status::CAPACITY];
 /// Threads that wait for media, of each core. No host has all of them: what another one asks for
 /// finds one.
 const MEDIA: Policy = Policy { name: "medium", threads: 10, of_host: 8, one_for_each: false };

@@ -31,6 +31,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// What this node announces beyond the version.
+const FLAGS: u8 = wire::HAS_UPDATES | wire::HAS_TAGGED_WRITE | wire::HAS_UNPACED;
+
 /// What a command ends with.
 #[derive(Debug, Default)]
 pub(super) struct Answered {
@@ -113,7 +116,7 @@ impl Offload {
     /// What the subsystem says of it.
     pub(super) fn announcement(&self) -> VendorSet {
         let mut identify = wire::SIGNATURE.to_vec();
-        identify.extend_from_slice(&[wire::VERSION, 0, wire::HAS_UPDATES | wire::HAS_TAGGED_WRITE, 0]);
+        identify.extend_from_slice(&[wire::VERSION, 0, FLAGS, 0]);
         identify.extend_from_slice(&((self.memory_bytes / 4096) as u32).to_le_bytes());
         let entry = |command: &wire::Command| {
             effects::word(if command.changes { Effect::ChangesData } else { Effect::Nothing })
@@ -232,7 +235,7 @@ impl Offload {
             opcode::RESULT_READ => self.take(queue, tag, len),
             opcode::PACE => plain(self.pace(cntlid, data, stands)),
             opcode::PACE_READ => {
-                Answered::data(wire::encode_figures(&self.node.pacing().figures(), tag), len)
+                Answered::data(wire::encode_figures(&self.node.pacing().figures(cntlid), tag), len)
             }
             opcode::HOLD => hold(subsystem, cntlid, sqe.dword(10)),
             opcode::HOSTS_READ => {

@@ -125,8 +125,15 @@ impl Pool {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads.retain(|thread| !thread.is_finished());
         let name = format!("{}{}", shared.policy.name, threads.len());
-        threads.push(std::thread::Builder::new().name(name).spawn(move || work(&shared))?);
+        // Before it starts: a fast one leaves by this number.
         self.shared.lock().threads += 1;
+        match std::thread::Builder::new().name(name).spawn(move || work(&shared)) {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                self.shared.lock().threads -= 1;
+                return Err(error);
+            }
+        }
         Ok(())
     }
 

@@ -86,7 +86,12 @@ pub(super) fn sum(
         let piece = (u64::from(window.len) * (stripes.end - stripes.start)) as usize;
         match &command {
             Some(command) => {
-                fold(node, &ParityCommand { stripes, window, ..command.clone() }, &scratch, permit)?;
+                fold(
+                    node,
+                    &ParityCommand { unpaced: false, stripes, window, ..command.clone() },
+                    &scratch,
+                    permit,
+                )?;
             }
             None => scratch.lock()[..piece].fill(0),
         }
@@ -159,7 +164,7 @@ fn of_media(update: &Update, segment: u32) -> Result<Option<ParityCommand>, Node
         .map_err(|error| NodeError::invalid("sums", error.to_string()))?;
     let (window, stripes) = (Window { start: 0, len: segment }, 0..u64::from(update.len / segment));
     let mode = Mode::Generate { into: MemoryAddress { drive: DriveId(0), offset: 0 } };
-    Ok(Some(ParityCommand { sources, chunk: segment, window, stripes, rule, mode }))
+    Ok(Some(ParityCommand { unpaced: false, sources, chunk: segment, window, stripes, rule, mode }))
 }
 
 #[cfg(test)]

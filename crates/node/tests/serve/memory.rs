@@ -55,6 +55,7 @@ fn nobody_touches_what_another_host_has_leased() {
     let zero = MemoryAddress { drive: DriveId(1), offset: 0 };
     let command = |mode| {
         wire::encode_command(&ParityCommand {
+            unpaced: false,
             sources: vec![Source::Memory { address: zero }],
             chunk: 64,
             window: Window { start: 0, len: 64 },
@@ -219,6 +220,7 @@ fn another_hosts_pace_leaves_a_floor() {
     let bytes = wire::encode_pace(&slowest);
     assert_eq!(run(&mut first, sqe(opcode::PACE, 0, 0, bytes.len() as u32), &bytes), Status::SUCCESS);
     let check = wire::encode_command(&ParityCommand {
+        unpaced: false,
         sources: vec![Source::Media { drive: DriveId(1), base: 0 }],
         chunk: 65_536,
         window: Window { start: 0, len: 65_536 },

@@ -32,6 +32,7 @@ fn drive(wait: impl Fn() + Send + Sync + 'static) -> Drive {
 /// A check of the chunks of 4 KiB from `base` on: a read for each source of each chunk.
 fn check(base: u64, stripes: u64) -> (Sqe, Vec<u8>) {
     let descriptor = wire::encode_command(&ParityCommand {
+        unpaced: false,
         sources: vec![Source::Media { drive: DriveId(1), base }],
         chunk: 4096,
         window: Window { start: 0, len: 512 },

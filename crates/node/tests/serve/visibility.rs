@@ -151,6 +151,7 @@ fn parity_commands_their_suspects_and_the_age_of_checks_are_counted() {
     }
     assert!(!counters(&server).contains_key("pumice_unchecked_seconds{drive=\"1\"}"), "never checked");
     let mut parity = ParityCommand {
+        unpaced: false,
         sources: [1, 2].map(|n| Source::Media { drive: DriveId(n), base: 0 }).to_vec(),
         chunk: 65_536,
         window: Window { start: 0, len: 65_536 },
@@ -189,6 +190,7 @@ fn chunks_that_are_apart_are_checked_and_what_lies_between_is_not() {
     let (_controller, mut queue) = connect(&server, host(&server, 3), 8);
     let mut check = |stripes: std::ops::Range<u64>, len: u32| {
         let parity = ParityCommand {
+            unpaced: false,
             sources: [1, 2].map(|n| Source::Media { drive: DriveId(n), base: 0 }).to_vec(),
             chunk: 4 * MIB,
             window: Window { start: 0, len },

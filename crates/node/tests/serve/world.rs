@@ -49,6 +49,7 @@ fn service(drives: Vec<Drive>) -> Service {
     Service {
         listen: vec!["127.0.0.1:0".parse().unwrap()],
         nqn: "nqn.2026-11.example:node".parse().unwrap(),
+        instance: None,
         drives,
         faces: HostFaces::default(),
         limits: Limits::default(),

@@ -143,6 +143,10 @@ impl DiscoveryEntry {
         put(&mut bytes, 4, &self.portid.to_le_bytes());
         put(&mut bytes, 6, &u16::MAX.to_le_bytes());
         put(&mut bytes, 8, &self.asqsz.max(32).to_le_bytes());
+        if self.subtype == Self::CURRENT_DISCOVERY {
+            // EPCSD: the connection may stay, and is told of changes.
+            bytes[10] = 1 << 1;
+        }
         put_padded(&mut bytes, 32, 32, &self.trsvcid);
         put(&mut bytes, 256, &self.subnqn.as_bytes()[..self.subnqn.len().min(223)]);
         put_padded(&mut bytes, 512, 256, &self.traddr);

@@ -24,6 +24,11 @@ fn listed(world: &mut World, local: &str) -> Vec<DiscoveryEntry> {
     let page =
         queue.read(world, log(0x70, u32::from(header[8]) * 1024, 1024), u32::from(header[8]) * 1024).unwrap();
     queue.socket.connection.closed(&world.shared);
+    // EFLAGS: EPCSD of the discovery service itself. Without it hosts do not stay, and poll.
+    for record in page.chunks(1024) {
+        let own = record[2] == DiscoveryEntry::CURRENT_DISCOVERY;
+        assert_eq!(record[10..12], [u8::from(own) << 1, 0]);
+    }
     page.chunks(1024).map(|record| DiscoveryEntry::decode(record).unwrap()).collect()
 }
 

@@ -8,6 +8,8 @@ use pumice_parity::seed::Seed;
 const FIXED: usize = 88;
 /// Bytes of a source.
 const SOURCE: usize = 16;
+/// Bit 0 of byte 44: media are read without a pace.
+const UNPACED: u8 = 1;
 const MAX_SOURCES: usize = 1920;
 const MAX_CLASSES: usize = 7680;
 
@@ -32,6 +34,7 @@ pub fn encode_command(command: &ParityCommand) -> Vec<u8> {
     put(&mut out, 20, &(rule.period() as u32).to_le_bytes());
     put(&mut out, 24, &command.stripes.start.to_le_bytes());
     put(&mut out, 32, &command.count().to_le_bytes());
+    put(&mut out, 44, &[if command.unpaced { UNPACED } else { 0 }]);
     if let Some(into) = into {
         put(&mut out, 40, &into.drive.0.to_le_bytes());
         put(&mut out, 48, &into.offset.to_le_bytes());
@@ -100,13 +103,17 @@ pub fn decode_command(bytes: &[u8]) -> Result<ParityCommand, WireError> {
         .map_err(|error| WireError { field: "rule", found: error.to_string() })?;
     let into = MemoryAddress { drive: DriveId(f.u32(40)), offset: f.u64(48) };
     let seed = Seed(f.array(56));
-    zeros(bytes, 44..48)?;
+    if bytes[44] & !UNPACED != 0 {
+        return wrong("flags", bytes[44]);
+    }
+    zeros(bytes, 45..48)?;
     if matches!(mode, 0 | 1) {
         zeros(bytes, 2..3)?;
         zeros(bytes, 56..88)?;
     }
     if matches!(mode, 0 | 4) {
-        zeros(bytes, 40..56)?;
+        zeros(bytes, 40..44)?;
+        zeros(bytes, 48..56)?;
     }
     let mode = match mode {
         0 => Mode::Check,
@@ -119,5 +126,6 @@ pub fn decode_command(bytes: &[u8]) -> Result<ParityCommand, WireError> {
     let (first, count) = (f.u64(24), f.u64(32));
     let Some(end) = first.checked_add(count) else { return wrong("stripes", count) };
     let window = Window { start: f.u32(12), len: f.u32(16) };
-    Ok(ParityCommand { sources: list, chunk: f.u32(8), window, stripes: first..end, rule, mode })
+    let (chunk, unpaced) = (f.u32(8), bytes[44] & UNPACED != 0);
+    Ok(ParityCommand { sources: list, chunk, window, stripes: first..end, rule, mode, unpaced })
 }

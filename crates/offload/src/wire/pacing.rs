@@ -96,6 +96,8 @@ pub fn encode_figures(figures: &[PaceFigures], page: u32) -> Vec<u8> {
             of.met_mean_ns,
             of.slowdown_mean_ns.cast_unsigned(),
             oldest,
+            of.closed_ns,
+            of.owed_ns,
         ];
         for (i, number) in numbers.into_iter().enumerate() {
             put(&mut entry, 8 + 8 * i, &number.to_le_bytes());
@@ -135,6 +137,8 @@ pub fn decode_figures(bytes: &[u8]) -> Result<(u32, Vec<PaceFigures>), WireError
             met_mean_ns: number(8),
             slowdown_mean_ns: number(9).cast_signed(),
             oldest_check_s: Some(number(10)).filter(|seconds| *seconds != u64::MAX),
+            closed_ns: number(11),
+            owed_ns: number(12),
         })
     };
     Ok((all, (0..count).map(figures).collect::<Result<_, WireError>>()?))
@@ -191,6 +195,8 @@ mod tests {
             met_mean_ns: 9,
             slowdown_mean_ns: -10,
             oldest_check_s: i.is_multiple_of(2).then_some(11),
+            closed_ns: u64::MAX - u64::from(i),
+            owed_ns: 12,
         };
         let all: Vec<PaceFigures> = (1..=40).map(of).collect();
         let (count, first) = decode_figures(&encode_figures(&all, 0)).unwrap();

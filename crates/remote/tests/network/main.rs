@@ -36,6 +36,7 @@ fn node_with(drive: Drive, peers: Vec<Peer>) -> Server {
         listen: vec!["127.0.0.1:0".parse().unwrap()],
         metrics: None,
         nqn: NAME.parse().unwrap(),
+        instance: None,
         drives: vec![drive],
         faces: HostFaces::default(),
         limits: Limits::default(),

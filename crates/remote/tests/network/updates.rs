@@ -167,6 +167,7 @@ fn fetched(node: &RemoteNode, from: u64) -> Result<Vec<u8>, NodeError> {
 /// Writes that the node has counted in the region of the data.
 fn counted(node: &RemoteNode) -> u64 {
     let command = ParityCommand {
+        unpaced: false,
         sources: vec![Source::Media { drive: DRIVE, base: 0 }],
         chunk: 1 << 20,
         window: Window { start: 0, len: 4096 },

@@ -191,6 +191,8 @@ fn a_made_name_is_the_same_again_and_another_for_other_drives() {
     let config = |drive: &str| {
         NodeConfig::parse(&format!("listen = '127.0.0.1:0'\n[[drive]]\nbackend = '{drive}'")).unwrap()
     };
-    assert_eq!(config("mem:1MiB").nqn_or_made(), config("mem:1MiB").nqn_or_made());
-    assert_ne!(config("mem:1MiB").nqn_or_made(), config("mem:2MiB").nqn_or_made());
+    let made = |drive: &str, instance: u8| config(drive).nqn_or_made(&[instance; 16]);
+    assert_eq!(made("mem:1MiB", 1), made("mem:1MiB", 1));
+    assert_ne!(made("mem:1MiB", 1), made("mem:2MiB", 1));
+    assert_ne!(made("mem:1MiB", 1), made("mem:1MiB", 2), "a clone of the machine");
 }

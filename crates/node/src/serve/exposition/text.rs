@@ -241,7 +241,7 @@ fn checks(encoder: &mut DescriptorEncoder<'_>, shared: &Shared) -> fmt::Result {
     let shares = shared.pacing().checked_shares().into_iter().enumerate();
     let shares = shares.map(|(index, share)| (drive(index), share));
     gauges(encoder, "pumice_checked_ratio", "Share of the drive that was checked since the start", shares)?;
-    let figures = shared.pacing().figures();
+    let figures = shared.pacing().figures(0);
     let slowdowns = figures
         .iter()
         .map(|figures| (drive(figures.drive.0 as usize - 1), figures.slowdown_mean_ns as f64 * 1e-9));
