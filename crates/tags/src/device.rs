@@ -15,7 +15,6 @@ use crate::refusals::{Refusals, Ruling};
 use pumice_blockdev::{
     Background, BlockDevice, FlashCounts, Grains, IoError, Judgement, Operation, Stepped, TagFault, Tagged,
 };
-use pumice_protect::digest::crc32c;
 use pumice_protect::origin::RestoredTag;
 use std::collections::BTreeSet;
 use std::io;
@@ -286,9 +285,7 @@ impl TaggedDevice {
 
     fn change(&self, first: u64, data: &[u8]) -> Change {
         let tags = self.geometry.tuples(first, &self.geometry.guards(data)).map(Tag::written).collect();
-        let mut sums = vec![0; data.len() / self.geometry.block_bytes()];
-        let blocks = data.chunks_exact(self.geometry.block_bytes());
-        sums.iter_mut().zip(blocks).for_each(|(sum, block)| *sum = crc32c(block));
+        let sums = self.geometry.sums(data);
         let data = self.geometry.carries_data().then(|| data.to_vec());
         Change::Tags { tags, others: Vec::new(), sums, data }
     }

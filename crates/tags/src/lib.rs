@@ -16,6 +16,8 @@ mod budget;
 mod carrier;
 mod device;
 pub mod file;
+#[cfg(test)]
+mod forge;
 pub mod geometry;
 pub mod group;
 pub mod header;
@@ -32,6 +34,7 @@ pub mod recovery;
 mod refusals;
 #[cfg(test)]
 mod simulation;
+pub mod sum;
 mod view;
 
 pub use device::{OpenError, TaggedDevice};
