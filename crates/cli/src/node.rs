@@ -210,6 +210,9 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
             None => drive,
         });
     }
+    if let Some(why) = all_fail(&drives) {
+        return Err(Failure::new(format!("no drive can be served: {why}")));
+    }
     ready.store(true, Ordering::SeqCst);
     // One of each connection, and some of the node's own.
     let descriptors = raise_descriptor_limit().unwrap_or(0);
@@ -255,6 +258,13 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         (Ended::Signal, Ok(())) => Ok(ExitCode::SUCCESS),
         (Ended::Signal, Err(_)) | (Ended::Failed(_), _) => exit_now(),
     }
+}
+
+/// Why none of the drives can be served; `None` if one can.
+fn all_fail(drives: &[Drive]) -> Option<String> {
+    let mut all = drives.iter().map(Drive::failing);
+    let first = all.next()??;
+    all.all(|failing| failing.is_some()).then_some(first)
 }
 
 /// Why the node ends.

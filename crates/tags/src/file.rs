@@ -4,7 +4,9 @@ mod change;
 mod examine;
 mod log;
 mod recover;
+mod sample;
 
+use crate::evidence::Evidence;
 use crate::geometry::{GROUP_PAGES, Geometry, HEADER_SLOT, PAGE_BYTES};
 use crate::group::{Group, StoredGroup};
 use crate::header::{BadHeader, Header, MAX_SERIAL};
@@ -20,6 +22,7 @@ pub use log::{Appended, Log};
 use pumice_blockdev::{BlockDevice, DeviceMedium, IoError};
 use pumice_durable::{Medium, RingError, Slots};
 use recover::Recovering;
+use sample::Sampling;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
@@ -83,9 +86,29 @@ pub enum TagError {
         /// The value of the drive.
         drive: String,
     },
+    /// The tags are stale. Nothing was written.
+    #[error("the tags are stale: {0}; nothing was written")]
+    Stale(Box<Evidence>),
+    /// It was not closed, and its log holds blocks.
+    #[error("the tags were not closed; start the node, or `pumice protect` the drive, to recover them")]
+    NotClosed,
     /// The drive failed.
     #[error(transparent)]
     Drive(#[from] IoError),
+}
+
+/// What becomes of a drive whose tags are [stale](Evidence).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnStale {
+    /// It is not opened, and nothing is written.
+    #[default]
+    Fail,
+    /// It is served; nothing is refused, and the log is not written to it.
+    Serve,
+    /// Blocks that differ are refused, and the log is not written to it.
+    Refuse,
+    /// An operator says that they are not.
+    Believe,
 }
 
 /// A medium that several parts of a program use.
@@ -152,6 +175,11 @@ pub struct Recovered {
     /// Number of them that are torn, and were not written again because there was no room to keep
     /// their contents.
     pub not_kept: u64,
+    /// Blocks that match nothing, and were left as they are because the tags are stale. The newest
+    /// of the log is kept for each, if there was room.
+    pub left: Vec<u64>,
+    /// What was found of the tags, if they are stale.
+    pub stale: Option<Evidence>,
     /// Blocks that could not be read.
     pub unreadable: Vec<u64>,
     /// Pages that are lost, of those that were needed.
@@ -218,8 +246,9 @@ impl TagFile {
         drive: &dyn BlockDevice,
         serial: &str,
         now: u64,
+        on_stale: OnStale,
     ) -> Result<(Self, Log, Recovered, u64), TagError> {
-        Self::open_with(medium, drive, serial, now, |_| {})
+        Self::open_with(medium, drive, serial, now, on_stale, |_| {})
     }
 
     pub(crate) fn open_with(
@@ -227,17 +256,30 @@ impl TagFile {
         drive: &dyn BlockDevice,
         serial: &str,
         now: u64,
+        on_stale: OnStale,
         adjust: impl Fn(&mut Recovery<'_>),
     ) -> Result<(Self, Log, Recovered, u64), TagError> {
-        let Examined { mut header, mut ring, is_ended, numbers, records } = examine(&medium, drive, serial)?;
+        let Examined { header, mut ring, is_ended, numbers, records } = examine(&medium, drive, serial)?;
         change::check_room(&medium, &header.geometry, drive)?;
-        header.generation += 1;
-        header.clean = false;
         let geometry = header.geometry;
-        let mut file = Self { medium, header };
-        let mut recovered = Recovered { log_read: !is_ended, ..Recovered::default() };
         let mut recovery = Recovery::new(geometry, &numbers, &records);
         adjust(&mut recovery);
+        let mut file = Self { medium, header };
+        // Before anything is written: what the log would write over may be newer than it.
+        let stale = match on_stale {
+            OnStale::Believe => None,
+            _ => Sampling { file: &file, recovery: &recovery, drive }.evidence()?.stale(),
+        };
+        let mut recovered = Recovered { log_read: !is_ended, ..Recovered::default() };
+        match stale {
+            Some(evidence) if on_stale == OnStale::Fail => return Err(TagError::Stale(evidence.into())),
+            stale => recovered.stale = stale,
+        }
+        file.header.generation += 1;
+        file.header.clean = false;
+        if on_stale == OnStale::Serve {
+            file.header.stale = recovered.stale.is_some();
+        }
         if let Some(last) = numbers.last() {
             let (pages, kept) = (BTreeMap::new(), None);
             let (file, recovery) = (&file, &recovery);
@@ -257,6 +299,42 @@ impl TagFile {
         }
         let log = Log::new(ring, file.header.geometry);
         Ok((file, log, recovered, numbers.last().copied().unwrap_or(0)))
+    }
+
+    /// Opens a tag file for reading. Nothing is written; whoever calls this keeps others from
+    /// writing.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and if its log holds blocks. Stale tags are no error.
+    pub fn open_to_read(
+        medium: SharedMedium,
+        drive: &dyn BlockDevice,
+        serial: &str,
+    ) -> Result<(Self, Log, Recovered, u64), TagError> {
+        let Examined { header, ring, is_ended, numbers, records } = examine(&medium, drive, serial)?;
+        if !numbers.is_empty() {
+            return Err(TagError::NotClosed);
+        }
+        let log = Log::new(ring, header.geometry);
+        let recovery = Recovery::new(header.geometry, &numbers, &records);
+        let file = Self { medium, header };
+        let stale = Sampling { file: &file, recovery: &recovery, drive }.evidence()?.stale();
+        Ok((file, log, Recovered { log_read: !is_ended, stale, ..Recovered::default() }, 0))
+    }
+
+    /// What the blocks of a drive say of its tags, which nobody uses. Nothing is written.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn evidence(
+        medium: SharedMedium,
+        drive: &dyn BlockDevice,
+        serial: &str,
+    ) -> Result<Evidence, TagError> {
+        let Examined { header, numbers, records, .. } = examine(&medium, drive, serial)?;
+        let recovery = Recovery::new(header.geometry, &numbers, &records);
+        let file = Self { medium, header };
+        Sampling { file: &file, recovery: &recovery, drive }.evidence()
     }
 
     /// Reads a tag file that may be in use: its header, and counts of blocks by origin in its

@@ -12,9 +12,9 @@
 //! finding.
 
 pub mod adoption;
-mod budget;
 mod carrier;
 mod device;
+pub mod evidence;
 pub mod file;
 #[cfg(test)]
 mod forge;
@@ -39,5 +39,5 @@ mod view;
 
 pub use device::{OpenError, TaggedDevice};
 pub use memory::{NewMemoryError, TaggedMemory};
-pub use place::{PlaceError, make_in_memory, open_place, serial_of};
+pub use place::{PlaceError, make_in_memory, open_place, open_place_to_read, remove_place, serial_of};
 pub use pumice_blockdev::DeviceMedium;

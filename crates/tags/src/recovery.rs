@@ -218,7 +218,59 @@ enum Home {
     Unknown(Entry),
 }
 
+/// What a block of the log holds, for whoever asks whether somebody else wrote it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// A version, whole.
+    Version,
+    /// None. So many of its runs are those of a version of the log.
+    Nothing {
+        /// Runs.
+        runs: u64,
+    },
+    /// It may be the version from before the log, of which nothing is known.
+    Untold,
+}
+
 impl Recovery<'_> {
+    /// Whether the log has a block.
+    #[must_use]
+    pub fn has(&self, block: u64) -> bool {
+        let at = self.tagged.partition_point(|(other, _)| *other < block);
+        self.tagged.get(at).is_some_and(|(other, _)| *other == block) || self.zeros.record(block).is_some()
+    }
+
+    /// Blocks of records with tags, each with the number of its newest such record: about `most` of
+    /// them, evenly over the log.
+    pub fn newest(&self, most: usize) -> impl Iterator<Item = (u64, u32)> + '_ {
+        let each = self.tagged.len().div_ceil(most.max(1)).max(1);
+        self.tagged.iter().step_by(each).map(|(block, _)| {
+            let end = self.tagged.partition_point(|(other, _)| other <= block);
+            (*block, self.tagged[end - 1].1.record)
+        })
+    }
+
+    /// What a block of the log holds, with its entry at home.
+    ///
+    /// # Panics
+    /// If the block is not in the log.
+    #[must_use]
+    pub fn found(&self, block: u64, found: &[u8], home: &Entry) -> Found {
+        match self.outcome(block, Some(found), home) {
+            Outcome::Is(entry) if entry == *home && home.tag.judge(0) == Opinion::Unchecked => Found::Untold,
+            Outcome::Is(_) => Found::Version,
+            Outcome::Rewrite(..) | Outcome::Damaged(_) => {
+                let logged: Vec<Vec<u8>> =
+                    self.versions(block).logged.iter().map(|version| self.data(version)).collect();
+                let size = self.geometry.run_bytes();
+                let equals =
+                    |(at, run): &(usize, &[u8])| logged.iter().any(|data| data[at * size..][..size] == **run);
+                let runs = found.chunks_exact(size).enumerate().filter(equals).count();
+                Found::Nothing { runs: runs as u64 }
+            }
+        }
+    }
+
     /// Whether a crash can have left these bytes: a mixture of versions, one of the log at least
     /// among them. If not, somebody wrote the block behind the node's back, or it is damaged.
     fn is_torn(&self, versions: &Versions, found: &[u8], home: &Home) -> bool {

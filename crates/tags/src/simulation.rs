@@ -5,7 +5,7 @@ mod put_back;
 mod session;
 mod world;
 
-use crate::file::{Log, Recovered, SharedMedium, TagFile};
+use crate::file::{Log, OnStale, Recovered, SharedMedium, TagFile};
 use crate::forge;
 use crate::geometry::{GROUP_PAGES, Geometry};
 use crate::group::Group;

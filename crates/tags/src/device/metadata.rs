@@ -122,6 +122,7 @@ impl Tagged for TaggedDevice {
 
     fn vouch(&self, offset: u64, len: u64) -> Result<u64, IoError> {
         let blocks = self.whole_blocks(Operation::Write, offset, len)?;
+        self.check_writable(Operation::Write, offset, len as usize)?;
         let mut count = 0;
         for first in blocks.clone().step_by(MAX_ZEROS as usize) {
             let piece = first..blocks.end.min(first + MAX_ZEROS);
