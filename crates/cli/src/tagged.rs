@@ -1,13 +1,13 @@
 //! Drives of this machine with tags beside them, for a scrub.
 
 use crate::failure::Failure;
+use crate::say::say;
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
 use pumice_node::serve::{Backend, DriveSource, Tagging};
 use pumice_tags::file::{SharedMedium, TagFile};
 use pumice_tags::{DeviceMedium, TaggedDevice, open_place, open_place_to_read, serial_of};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tracing::warn;
 
 /// Splits the name of a device of this machine into its path and its tags, if any.
 pub(crate) fn split(name: &Path) -> Result<(PathBuf, Option<Tagging>), Failure> {
@@ -57,10 +57,8 @@ pub(crate) fn beside(
     };
     let tagged = tagged.map_err(|error| fail(error.to_string()))?;
     if let Some(evidence) = &tagged.recovered().stale {
-        warn!(
-            "{}: the tags are stale: {evidence}; most of what differs from them is no damage",
-            place.display()
-        );
+        let place = place.display();
+        say(&format!("{place}: the tags are stale: {evidence}; what differs from them may be newer"));
     }
     Ok(Arc::new(tagged))
 }
