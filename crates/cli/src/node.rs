@@ -193,9 +193,6 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     })?;
     let state = config.state_dir.clone().or_else(default_state_dir);
     let drives = open_all(args, &config, &nqn, state.as_deref())?;
-    if let Some(why) = all_fail(&drives) {
-        return Err(Failure::new(format!("no drive can be served: {why}")));
-    }
     ready.store(true, Ordering::SeqCst);
     // One of each connection, and some of the node's own.
     let descriptors = raise_descriptor_limit().unwrap_or(0);
@@ -316,13 +313,6 @@ fn open_one(
         Some(rate) => opened.limited(rate),
         None => opened,
     })
-}
-
-/// Why none of the drives can be served; `None` if one can.
-fn all_fail(drives: &[Drive]) -> Option<String> {
-    let mut all = drives.iter().map(Drive::failing);
-    let first = all.next()??;
-    all.all(|failing| failing.is_some()).then_some(first)
 }
 
 /// Why the node ends.

@@ -64,8 +64,8 @@ pub(crate) struct ProtectArgs {
     /// With --off: remove it all the same, and say what is lost
     #[arg(long, requires = "off")]
     force: bool,
-    /// Use tags although they are stale: the log is recovered, and blocks that differ are refused. A
-    /// node looks again when it starts
+    /// Use tags although they are stale: the log is recovered, and blocks that differ are refused.
+    /// A node looks again when it starts
     #[arg(long, conflicts_with_all = ["off", "status"])]
     believe: bool,
 }

@@ -74,8 +74,8 @@ impl TaggedDevice {
         })
     }
 
-    /// Opens a drive with its tag file for reading: nothing is written to either, and all that would
-    /// write fails. Whoever calls this keeps others from writing. Stale tags are no error, and are
+    /// Opens a drive with its tag file for reading: nothing is written to either, and all that
+    /// would write fails. The caller keeps others from writing. Stale tags are no error, and are
     /// [reported](Self::recovered).
     ///
     /// # Errors

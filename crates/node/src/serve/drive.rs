@@ -302,12 +302,6 @@ impl Drive {
         Ok(Self { path, ..Self::with_device(device, block_size, &format!("{subsystem} {place}"))? })
     }
 
-    /// Why it cannot be served, if it cannot: its tags are stale, or it failed.
-    #[must_use]
-    pub fn failing(&self) -> Option<String> {
-        self.device.failing()
-    }
-
     /// Lets hosts make blocks unreadable (Write Uncorrectable), and keeps what they made so in a
     /// file of `folder`, named after the drive's path. A drive in memory needs no file; one of a
     /// path refuses the command without this.

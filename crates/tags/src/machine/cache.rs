@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The most pages that are changed and not home: recovery reads their blocks, 4 GiB of 4096 bytes each
-/// at most, which takes seconds.
+/// The most pages that are changed and not home. Recovery reads their blocks: 4 GiB at most, with
+/// blocks of 4096 bytes.
 const MOST_CHANGED: usize = 16_384;
 
 /// Whether a page in memory is the one in the tag file.
