@@ -170,6 +170,26 @@ impl FileDevice {
         }
     }
 
+    /// Keeps other programs from opening it for writing for as long as it is open, and is an error
+    /// if one has. Others may read it too.
+    ///
+    /// # Errors
+    /// If another program writes it, or that cannot be found out.
+    pub fn hold_to_read(&self) -> Result<(), IoError> {
+        let fail = |error| IoError::open(&self.name, error);
+        let busy =
+            || io::Error::new(io::ErrorKind::ResourceBusy, "another program has it locked for writing");
+        if self.is_block_device {
+            return if self.held_by_kernel()? { Err(fail(busy())) } else { Ok(()) };
+        }
+        patiently(|| match self.file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => Err(busy()),
+            // A file system without locks: nobody has one.
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+        })
+        .map_err(fail)
+    }
+
     /// Says who holds the device, if it [is held](Self::held_by_kernel).
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use crate::text::{count, print};
 use clap::{Args, Subcommand};
 use pumice_host::date;
 use pumice_node::serve::DriveSource;
-use pumice_tags::file::TagFile;
+use pumice_tags::file::{OnStale, TagFile};
 use pumice_tags::kept::Why;
 use std::fs::File;
 use std::io::Write;
@@ -33,12 +33,18 @@ enum Action {
         /// The drive with its tags: DRIVE,pi=BITS,tags=PATH
         #[arg(value_name = "DRIVE")]
         drive: DriveSource,
+        /// Bytes of a block, 512 or 4096, as for `pumice protect`; without it those of the tags
+        #[arg(long, value_name = "BYTES", value_parser = ["512", "4096"])]
+        block_size: Option<String>,
     },
     /// Write the bytes of a kept block to a new file; works while a node serves the drive
     Save {
         /// The drive with its tags: DRIVE,pi=BITS,tags=PATH
         #[arg(value_name = "DRIVE")]
         drive: DriveSource,
+        /// Bytes of a block, 512 or 4096, as for `pumice protect`; without it those of the tags
+        #[arg(long, value_name = "BYTES", value_parser = ["512", "4096"])]
+        block_size: Option<String>,
         /// Its number in the list
         number: u64,
         /// The file, which must not exist
@@ -49,6 +55,9 @@ enum Action {
         /// The drive with its tags: DRIVE,pi=BITS,tags=PATH; stop its node first
         #[arg(value_name = "DRIVE")]
         drive: DriveSource,
+        /// Bytes of a block, 512 or 4096, as for `pumice protect`; without it those of the tags
+        #[arg(long, value_name = "BYTES", value_parser = ["512", "4096"])]
+        block_size: Option<String>,
         /// Its number in the list
         number: u64,
     },
@@ -57,6 +66,9 @@ enum Action {
         /// The drive with its tags: DRIVE,pi=BITS,tags=PATH; stop its node first
         #[arg(value_name = "DRIVE")]
         drive: DriveSource,
+        /// Bytes of a block, 512 or 4096, as for `pumice protect`; without it those of the tags
+        #[arg(long, value_name = "BYTES", value_parser = ["512", "4096"])]
+        block_size: Option<String>,
         /// The number of one in the list
         #[arg(required_unless_present = "all", conflicts_with = "all")]
         number: Option<u64>,
@@ -68,13 +80,31 @@ enum Action {
 
 /// Runs the command.
 pub(crate) fn run(args: &KeptArgs) -> Result<ExitCode, Failure> {
+    let (Action::List { drive, block_size }
+    | Action::Save { drive, block_size, .. }
+    | Action::PutBack { drive, block_size, .. }
+    | Action::Forget { drive, block_size, .. }) = &args.action;
+    let places = &places(drive)?;
+    check_block_size(places, block_size.as_deref())?;
     match &args.action {
-        Action::List { drive } => list(&places(drive)?)?,
-        Action::Save { drive, number, file } => save(&places(drive)?, *number, file)?,
-        Action::PutBack { drive, number } => put_back(&places(drive)?, *number)?,
-        Action::Forget { drive, number, .. } => forget(&places(drive)?, *number)?,
+        Action::List { .. } => list(places)?,
+        Action::Save { number, file, .. } => save(places, *number, file)?,
+        Action::PutBack { number, .. } => put_back(places, *number)?,
+        Action::Forget { number, .. } => forget(places, *number)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses a block size that is not that of the tags, if one is given.
+fn check_block_size(places: &Places<'_>, given: Option<&str>) -> Result<(), Failure> {
+    let Some(given) = given else { return Ok(()) };
+    let header = TagFile::peek(&medium(places.tags)?).map_err(|error| fail(places, &error))?;
+    match header.geometry.block_bytes() {
+        found if found.to_string() == given => Ok(()),
+        found => {
+            Err(fail(places, &format!("block size: the tags have {found} bytes, but {given} was given")))
+        }
+    }
 }
 
 fn fail(places: &Places<'_>, error: &dyn std::fmt::Display) -> Failure {
@@ -89,6 +119,7 @@ fn list(places: &Places<'_>) -> Result<(), Failure> {
         let why = match kept.why {
             Why::Recovery => "written again after a crash",
             Why::PutBack => "another kept block was put back there",
+            Why::Log => "from the log, which was not written over it because the tags were stale",
         };
         let time = date::format(kept.time);
         text += &format!("  {}  {time}  block {}: {why}\n", kept.slot, kept.block);
@@ -116,7 +147,7 @@ fn save(places: &Places<'_>, number: u64, path: &Path) -> Result<(), Failure> {
 /// Opens the drive with blocks of the size that its tags are for.
 fn open_as_is(places: &Places<'_>) -> Result<pumice_tags::TaggedDevice, Failure> {
     let header = TagFile::peek(&medium(places.tags)?).map_err(|error| fail(places, &error))?;
-    open(places, header.geometry.block_bytes() as u32)
+    open(places, header.geometry.block_bytes() as u32, OnStale::Refuse)
 }
 
 fn put_back(places: &Places<'_>, number: u64) -> Result<(), Failure> {

@@ -22,11 +22,12 @@ use pumice_nvme::spec::Nqn;
 use pumice_offload::PaceRequest;
 use pumice_protect::format::Type;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tracing::info;
 
 /// The exit code of a node that failed, or whose drives did not all stop in time.
 const NOT_DONE: u8 = 3;
@@ -200,24 +201,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     let _name = _name.map_err(|taken| Failure::new(taken.to_string()))?;
     let id = here.derive("node", nqn.as_str().as_bytes());
     let place: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut drives = Vec::with_capacity(config.drives.len());
-    for (i, drive) in config.drives.iter().enumerate() {
-        let block_size = drive.block_size.unwrap_or(config.block_size);
-        let (label, tagging) = (config.label(i), drive.tagging.as_ref());
-        let (pi_type, mask) = (drive.pi_type, drive.storage_tag_mask);
-        let drive = Drive::open_tagged(&drive.backend, tagging, block_size, &place, i + 1, Some(&label))
-            .map_err(|error| args.refused(i, error))?
-            .with_type(pi_type)
-            .with_storage_mask(mask);
-        let drive = match &state {
-            Some(folder) => drive.keep_marks(folder)?,
-            None => drive,
-        };
-        drives.push(match args.drive_rate {
-            Some(rate) => drive.limited(rate),
-            None => drive,
-        });
-    }
+    let drives = open_all(args, &config, &place, state.as_deref())?;
     ready.store(true, Ordering::SeqCst);
     // One of each connection, and some of the node's own.
     let descriptors = raise_descriptor_limit().unwrap_or(0);
@@ -264,6 +248,81 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         (Ended::Signal, Ok(())) => Ok(ExitCode::SUCCESS),
         (Ended::Signal, Err(_)) | (Ended::Failed(_), _) => exit_now(),
     }
+}
+
+/// How often it is said that drives are still being opened.
+const WORD: Duration = Duration::from_secs(5);
+/// Most drives that are opened at the same time.
+const AT_ONCE: usize = 64;
+
+/// Opens the drives, many at a time: each may have to recover from a crash first, on a disk of its
+/// own. Those that were opened are closed again if one cannot be.
+fn open_all(
+    args: &NodeArgs,
+    config: &NodeConfig,
+    place: &str,
+    state: Option<&Path>,
+) -> Result<Vec<Drive>, Failure> {
+    let (done, ended) = mpsc::channel();
+    let mut opened: Vec<Option<Result<Drive, Failure>>> = config.drives.iter().map(|_| None).collect();
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..opened.len().min(AT_ONCE) {
+            let (done, next) = (done.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(drive) = config.drives.get(index) else { break };
+                    // The other end waits for all of them.
+                    let _ = done.send((index, open_one(args, config, place, state, index, drive)));
+                }
+            });
+        }
+        let begun = Instant::now();
+        let mut left = opened.len();
+        while left > 0 {
+            match ended.recv_timeout(WORD) {
+                Ok((index, drive)) => {
+                    opened[index] = Some(drive);
+                    left -= 1;
+                }
+                Err(_) => {
+                    let seconds = begun.elapsed().as_secs();
+                    let waiting = opened.iter().position(Option::is_none).unwrap_or(0);
+                    let drive = config.label(waiting);
+                    info!(seconds, left, drive, "drives are being opened: some may recover from a crash");
+                }
+            }
+        }
+    });
+    opened.into_iter().map(|drive| drive.expect("it was waited for")).collect()
+}
+
+/// Opens one drive, the `index`th from 0.
+fn open_one(
+    args: &NodeArgs,
+    config: &NodeConfig,
+    place: &str,
+    state: Option<&Path>,
+    index: usize,
+    drive: &DriveConfig,
+) -> Result<Drive, Failure> {
+    let block_size = drive.block_size.unwrap_or(config.block_size);
+    let (label, tagging) = (config.label(index), drive.tagging.as_ref());
+    let opened =
+        Drive::open_tagged(&drive.backend, tagging, block_size, place, index + 1, Some(&label));
+    let opened = opened
+        .map_err(|error| args.refused(index, error))?
+        .with_type(drive.pi_type)
+        .with_storage_mask(drive.storage_tag_mask);
+    let opened = match state {
+        Some(folder) => opened.keep_marks(folder)?,
+        None => opened,
+    };
+    Ok(match args.drive_rate {
+        Some(rate) => opened.limited(rate),
+        None => opened,
+    })
 }
 
 /// Why the node ends.

@@ -12,7 +12,7 @@ use pumice_node::serve::{Backend, DriveSource};
 use pumice_protect::format::Place;
 use pumice_protect::metadata::MetadataFormat;
 use pumice_tags::adoption::{Adopted, adopt};
-use pumice_tags::file::{Census, SharedMedium, TagFile, check_drive};
+use pumice_tags::file::{Census, OnStale, SharedMedium, TagError, TagFile, check_drive};
 use pumice_tags::header::Header;
 use pumice_tags::page::Origin;
 use pumice_tags::{DeviceMedium, TaggedDevice, open_place, serial_of};
@@ -22,6 +22,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+/// What to do about stale tags.
+const STALE: &str =
+    "; `--off --force` removes them, then adopt the drive again; `--believe` uses them as they are";
 
 /// The exit code if blocks differ from their tags.
 const DIFFER: u8 = 1;
@@ -60,7 +64,8 @@ pub(crate) struct ProtectArgs {
     /// With --off: remove it all the same, and say what is lost
     #[arg(long, requires = "off")]
     force: bool,
-    /// Use tags again that were found stale: blocks that differ from them are refused from now on
+    /// Use tags although they are stale: the log is recovered, and blocks that differ are refused.
+    /// A node looks again when it starts
     #[arg(long, conflicts_with_all = ["off", "status"])]
     believe: bool,
 }
@@ -111,7 +116,7 @@ pub(crate) fn places(source: &DriveSource) -> Result<Places<'_>, Failure> {
     Ok(Places { drive, tags, metadata: tagging.metadata, atomic: tagging.atomic })
 }
 
-pub(crate) fn open(places: &Places<'_>, block: u32) -> Result<TaggedDevice, Failure> {
+pub(crate) fn open(places: &Places<'_>, block: u32, on_stale: OnStale) -> Result<TaggedDevice, Failure> {
     let drive = FileDevice::open(places.drive, OpenMode::ReadWrite, Options::default())?;
     let drive = Arc::new(match places.atomic {
         Some(unit) => drive.with_atomic_unit(unit),
@@ -120,7 +125,10 @@ pub(crate) fn open(places: &Places<'_>, block: u32) -> Result<TaggedDevice, Fail
     let serial = serial_of(places.drive);
     let (medium, _) = open_place(places.tags, &*drive, block, places.metadata, &serial)?;
     let tags = places.tags.display();
-    TaggedDevice::open(drive, medium, &serial).map_err(|error| Failure::new(format!("{tags}: {error}")))
+    TaggedDevice::open_as(drive, medium, &serial, on_stale).map_err(|error| {
+        let way = if matches!(error, TagError::Stale(_)) { STALE } else { "" };
+        Failure::new(format!("{tags}: {error}{way}"))
+    })
 }
 
 /// A tag file, opened for reading.
@@ -153,7 +161,8 @@ pub(crate) fn run(args: &ProtectArgs) -> Result<ExitCode, Failure> {
     let block: u32 = args.block_size.parse().expect("one of two");
     let mut code = 0;
     for places in &all {
-        let device = open(places, block)?;
+        let on_stale = if args.believe { OnStale::Believe } else { OnStale::Fail };
+        let device = open(places, block, on_stale)?;
         if args.believe {
             device.set_stale(false)?;
         }
@@ -213,9 +222,6 @@ fn report(places: &Places<'_>, found: &Adopted, device: &TaggedDevice) {
             "  {count} torn blocks were left as they are: there is no room to keep their contents; see `pumice kept`\n"
         );
     }
-    if device.is_stale() {
-        text += "  the tags are stale: nothing is refused; --believe makes them count again\n";
-    }
     if !found.complete {
         text += "  stopped; the same command continues from there\n";
     }
@@ -246,9 +252,7 @@ fn status(places: &Places<'_>) -> Result<(), Failure> {
     if !header.clean {
         text += &before::about_log(places.tags)?;
     }
-    if header.stale {
-        text += "  stale: nothing is refused\n";
-    }
+    text += &before::about_stale(places, &header);
     if census.lost_pages > 0 {
         text += &format!("  {} pages of tags are lost\n", census.lost_pages);
     }
@@ -285,7 +289,7 @@ fn of_metadata(metadata: MetadataFormat) -> String {
 pub(crate) fn release(args: &ReleaseArgs) -> Result<ExitCode, Failure> {
     let places = places(&args.drive)?;
     look(places.tags)?;
-    let device = open(&places, args.block_size.parse().expect("one of two"))?;
+    let device = open(&places, args.block_size.parse().expect("one of two"), OnStale::Refuse)?;
     let blocks = device.size_bytes() / u64::from(device.logical_block());
     if args.block >= blocks {
         return Err(Failure::new(format!("--block: {} is not below {blocks}", args.block)));

@@ -1,10 +1,11 @@
 //! Drives of this machine with tags beside them, for a scrub.
 
 use crate::failure::Failure;
+use crate::say::say;
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
 use pumice_node::serve::{Backend, DriveSource, Tagging};
 use pumice_tags::file::{SharedMedium, TagFile};
-use pumice_tags::{DeviceMedium, TaggedDevice, open_place, serial_of};
+use pumice_tags::{DeviceMedium, TaggedDevice, open_place, open_place_to_read, serial_of};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,8 +34,8 @@ pub(crate) fn promised(drive: FileDevice, tagging: Option<&Tagging>) -> Arc<File
     })
 }
 
-/// Opens a drive with its tags. Without `write`, their log must hold nothing, because to recover it
-/// would write to the drive. A scrub that was killed leaves such a log.
+/// Opens a drive with its tags. Without `write`, nothing is written to either, and the log of the
+/// tags must hold nothing, because to recover it would write to the drive.
 pub(crate) fn beside(
     drive: Arc<dyn BlockDevice>,
     path: &Path,
@@ -48,12 +49,16 @@ pub(crate) fn beside(
         .map_err(|error| fail(error.to_string()))?;
     let serial = serial_of(path);
     let block = header.geometry.block_bytes() as u32;
-    let (medium, _) = open_place(place, &*drive, block, tagging.metadata, &serial)?;
-    // Their lock is held: nobody appends to the log meanwhile.
-    if !write && TagFile::count_log(&medium).map_err(|error| fail(error.to_string()))? > 0 {
-        let why = "the tags were not closed; start the node, or `pumice protect` the drive, to recover them";
-        return Err(fail(why.to_owned()));
+    let tagged = if write {
+        let (medium, _) = open_place(place, &*drive, block, tagging.metadata, &serial)?;
+        TaggedDevice::open_as(drive, medium, &serial, tagging.on_stale)
+    } else {
+        TaggedDevice::open_to_read(drive, open_place_to_read(place, block, tagging.metadata)?, &serial)
+    };
+    let tagged = tagged.map_err(|error| fail(error.to_string()))?;
+    if let Some(evidence) = &tagged.recovered().stale {
+        let place = place.display();
+        say(&format!("{place}: the tags are stale: {evidence}; what differs from them may be newer"));
     }
-    let tagged = TaggedDevice::open(drive, medium, &serial).map_err(|error| fail(error.to_string()))?;
     Ok(Arc::new(tagged))
 }

@@ -53,6 +53,7 @@ mod tagging;
 mod turns;
 mod updates;
 mod visible;
+mod withheld;
 mod workers;
 
 pub use config::{ConfigError, DriveConfig, NodeConfig, Peer, busy_poll, metrics_address};

@@ -3,19 +3,17 @@
 mod metadata;
 mod stepped;
 
-use crate::budget::is_stale;
 use crate::carrier::{Carried, Carrier, Payload};
-use crate::file::{Census, Recovered, SharedMedium, TagError, TagFile};
+use crate::file::{Census, OnStale, Recovered, SharedMedium, TagError, TagFile};
 use crate::geometry::Geometry;
 use crate::header::Header;
 use crate::machine::{Machine, Outcome, Request};
 use crate::page::{Judged, Opinion, Origin, Tag};
 use crate::record::{Change, MAX_ZEROS};
-use crate::refusals::{Refusals, Ruling};
+use crate::refusals::Refusals;
 use pumice_blockdev::{
     Background, BlockDevice, FlashCounts, Grains, IoError, Judgement, Operation, Stepped, TagFault, Tagged,
 };
-use pumice_protect::digest::crc32c;
 use pumice_protect::origin::RestoredTag;
 use std::collections::BTreeSet;
 use std::io;
@@ -25,8 +23,6 @@ use std::time::SystemTime;
 
 /// Most pages in memory, without those in use.
 const CACHED_PAGES: usize = 131_072;
-/// Blocks that are judged when a drive is opened.
-const SAMPLE: u64 = 200;
 
 /// The reasons why a drive with tags cannot be opened.
 pub type OpenError = TagError;
@@ -40,29 +36,75 @@ pub struct TaggedDevice {
     geometry: Geometry,
     recovered: Recovered,
     refusals: Refusals,
+    /// Nothing is written, to the drive or to the tag file.
+    read_only: bool,
 }
 
 impl TaggedDevice {
-    /// Opens a drive with its tag file: recovers from a crash, and checks a sample of blocks.
+    /// Opens a drive with its tag file: checks a sample of blocks, then recovers from a crash. Tags
+    /// that are stale are refused.
     ///
     /// # Errors
-    /// If the file is not a tag file, belongs to another drive, has a damaged log, or either medium
-    /// fails.
+    /// If the file is not a tag file, belongs to another drive, has a damaged log, its tags are
+    /// stale, or either medium fails. Of stale tags nothing is written.
     pub fn open(drive: Arc<dyn BlockDevice>, tags: SharedMedium, serial: &str) -> Result<Self, OpenError> {
-        let (file, log, recovered, last) = TagFile::open(tags, &*drive, serial, seconds_now())?;
+        Self::open_as(drive, tags, serial, OnStale::Fail)
+    }
+
+    /// The same; `on_stale` says what becomes of stale tags.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_as(
+        drive: Arc<dyn BlockDevice>,
+        tags: SharedMedium,
+        serial: &str,
+        on_stale: OnStale,
+    ) -> Result<Self, OpenError> {
+        let (file, log, recovered, last) = TagFile::open(tags, &*drive, serial, seconds_now(), on_stale)?;
         let geometry = file.header().geometry;
-        let stale = file.header().stale;
+        let serves_stale = recovered.stale.is_some() && on_stale == OnStale::Serve;
         let machine = Machine::new(geometry, last, CACHED_PAGES);
-        let device = Self {
+        Ok(Self {
             carrier: Carrier::new(drive, file, log, machine),
             geometry,
             recovered,
-            refusals: Refusals::new(stale),
-        };
-        if !stale {
-            device.take_sample();
+            refusals: Refusals::new(serves_stale),
+            read_only: false,
+        })
+    }
+
+    /// Opens a drive with its tag file for reading: nothing is written to either, and all that
+    /// would write fails. The caller keeps others from writing. Stale tags are no error, and are
+    /// [reported](Self::recovered).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and if the log holds blocks, which only writing can recover.
+    pub fn open_to_read(
+        drive: Arc<dyn BlockDevice>,
+        tags: SharedMedium,
+        serial: &str,
+    ) -> Result<Self, OpenError> {
+        let (file, log, recovered, last) = TagFile::open_to_read(tags, &*drive, serial)?;
+        let geometry = file.header().geometry;
+        let machine = Machine::new(geometry, last, CACHED_PAGES);
+        Ok(Self {
+            carrier: Carrier::new(drive, file, log, machine),
+            geometry,
+            recovered,
+            refusals: Refusals::new(false),
+            read_only: true,
+        })
+    }
+
+    /// An error if nothing may be written.
+    fn check_writable(&self, operation: Operation, offset: u64, len: usize) -> Result<(), IoError> {
+        if !self.read_only {
+            return Ok(());
         }
-        Ok(device)
+        let why =
+            io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "it was opened with its tags for reading");
+        Err(IoError::new(self.name(), operation, offset, len, why))
     }
 
     /// The report of opening it.
@@ -104,6 +146,7 @@ impl TaggedDevice {
     pub fn adopt(&self, blocks: Range<u64>) -> Result<(Vec<Opinion>, u64), IoError> {
         let mut buffer = vec![0; (blocks.end - blocks.start) as usize * self.geometry.block_bytes()];
         let at = blocks.start * self.geometry.block_bytes() as u64;
+        self.check_writable(Operation::Write, at, buffer.len())?;
         match self.carrier.carry(blocks, Request::Adopt, Payload::Read(&mut buffer)) {
             Carried { outcome: Outcome::Adopted(judged, count), .. } => Ok((opinions(judged), count)),
             carried => Ok((opinions(self.judged(carried, at, buffer.len())?), 0)),
@@ -119,6 +162,7 @@ impl TaggedDevice {
         let mut buffer = vec![0; self.geometry.block_bytes()];
         let at = block * self.geometry.block_bytes() as u64;
         let blocks = block..block + 1;
+        self.check_writable(Operation::Write, at, buffer.len())?;
         let carried = self.carrier.carry(blocks, Request::Release, Payload::Read(&mut buffer));
         let judged = self.judged(carried, at, buffer.len())?;
         if !self.carrier.bring_home() {
@@ -137,6 +181,7 @@ impl TaggedDevice {
     /// file fails.
     pub fn put_back(&self, slot: u64) -> Result<u64, OpenError> {
         let file = || self.carrier.file.read().unwrap_or_else(PoisonError::into_inner);
+        self.check_writable(Operation::Write, 0, 0)?;
         let (kept, bytes) = file().kept(slot)?;
         let block = kept.block;
         let at = block * self.geometry.block_bytes() as u64;
@@ -157,6 +202,7 @@ impl TaggedDevice {
     /// # Errors
     /// If no such block is kept, or the tag file fails.
     pub fn forget_kept(&self, slot: u64) -> Result<(), OpenError> {
+        self.check_writable(Operation::Write, 0, 0)?;
         let file = self.carrier.file.read().unwrap_or_else(PoisonError::into_inner);
         Ok(file.forget_kept(slot)?)
     }
@@ -189,8 +235,9 @@ impl TaggedDevice {
     /// # Errors
     /// If the tag file fails.
     pub fn set_stale(&self, stale: bool) -> io::Result<()> {
+        self.change_header(|header| header.stale = stale)?;
         self.refusals.set_stale(stale);
-        self.change_header(|header| header.stale = stale)
+        Ok(())
     }
 
     /// Writes all pages to their places and records that the file was closed. From now on the drive
@@ -199,6 +246,9 @@ impl TaggedDevice {
     /// # Errors
     /// If the tag file fails.
     pub fn close(&self) -> io::Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
         self.carrier.close().map_err(|error| io::Error::other(format!("tag file: {error}")))
     }
 
@@ -211,6 +261,7 @@ impl TaggedDevice {
     }
 
     fn change_header(&self, change: impl FnOnce(&mut Header)) -> io::Result<()> {
+        self.check_writable(Operation::Write, 0, 0).map_err(IoError::into_io)?;
         self.carrier.file.write().unwrap_or_else(PoisonError::into_inner).change_header(change)
     }
 
@@ -235,37 +286,6 @@ impl TaggedDevice {
         }
     }
 
-    /// Checks a sample of blocks over the whole drive; returns whether the tags are stale.
-    fn take_sample(&self) {
-        let (mut judged, mut differ) = (0, 0);
-        let count = SAMPLE.min(self.geometry.blocks());
-        for i in 0..count {
-            let block = (u128::from(i) * u128::from(self.geometry.blocks()) / u128::from(count)) as u64;
-            match self.judge(block..block + 1).as_deref() {
-                Ok([Opinion::Fits(_)]) => judged += 1,
-                Ok([Opinion::Differs(_)]) => (judged, differ) = (judged + 1, differ + 1),
-                _ => {}
-            }
-        }
-        if is_stale(judged, differ) {
-            self.became_stale();
-        }
-    }
-
-    fn became_stale(&self) {
-        // In force at once; if it cannot be kept, the next start finds it again.
-        let _ = self.set_stale(true);
-    }
-
-    /// Counts the read of a block that differs, and returns whether it is refused.
-    fn refuses(&self, block: u64) -> bool {
-        let ruling = self.refusals.count(block);
-        if ruling == Ruling::BecameStale {
-            self.became_stale();
-        }
-        ruling == Ruling::Refused
-    }
-
     /// The blocks that a range touches; for a write, the blocks that it consists of.
     fn blocks(&self, operation: Operation, offset: u64, len: u64) -> Result<Range<u64>, IoError> {
         if operation != Operation::Read {
@@ -286,9 +306,7 @@ impl TaggedDevice {
 
     fn change(&self, first: u64, data: &[u8]) -> Change {
         let tags = self.geometry.tuples(first, &self.geometry.guards(data)).map(Tag::written).collect();
-        let mut sums = vec![0; data.len() / self.geometry.block_bytes()];
-        let blocks = data.chunks_exact(self.geometry.block_bytes());
-        sums.iter_mut().zip(blocks).for_each(|(sum, block)| *sum = crc32c(block));
+        let sums = self.geometry.sums(data);
         let data = self.geometry.carries_data().then(|| data.to_vec());
         Change::Tags { tags, others: Vec::new(), sums, data }
     }
@@ -321,7 +339,7 @@ impl TaggedDevice {
     ) -> Result<(), IoError> {
         let size = self.geometry.block_bytes() as u64;
         let (at, len) = (blocks.start * size, (blocks.end - blocks.start) * size);
-        self.refusals.written(&blocks);
+        self.check_writable(operation, at, len as usize)?;
         let carried = self.carrier.carry(blocks, request, payload);
         match (carried.outcome, carried.error) {
             (Outcome::Done, _) => Ok(()),
@@ -374,7 +392,7 @@ impl BlockDevice for TaggedDevice {
     }
 
     fn read_only(&self) -> bool {
-        self.carrier.drive.read_only()
+        self.read_only || self.carrier.drive.read_only()
     }
 
     fn grains(&self) -> Grains {
@@ -413,7 +431,7 @@ impl BlockDevice for TaggedDevice {
     }
 
     fn stepped(&self) -> Option<&dyn Stepped> {
-        self.carrier.has_steps().then_some(self)
+        (!self.read_only && self.carrier.has_steps()).then_some(self)
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
@@ -435,7 +453,7 @@ impl BlockDevice for TaggedDevice {
         let differ = judgement.faulty.iter().filter(|faulty| matches!(faulty.fault, TagFault::Differs(_)));
         for at in differ.flat_map(|faulty| (faulty.at..faulty.at + faulty.len).step_by(size as usize)) {
             let block = blocks.start + at as u64 / size;
-            if self.refuses(block) {
+            if self.refusals.refuses() {
                 buf.fill(0);
                 let (at, len) = (block * size, size as usize);
                 return Err(IoError::protection(self.name(), Operation::Read, at, len));
@@ -465,6 +483,9 @@ impl BlockDevice for TaggedDevice {
     }
 
     fn flush(&self) -> Result<(), IoError> {
+        if self.read_only {
+            return Ok(());
+        }
         let carried = self.carrier.flush();
         match (carried.outcome, carried.error) {
             (Outcome::Done, _) => Ok(()),

@@ -1,31 +1,34 @@
 //! A tag file on its medium: header, log, pages and kept blocks.
 
 mod change;
+mod error;
 mod examine;
 mod log;
 mod recover;
+mod sample;
 
+use crate::evidence::Evidence;
 use crate::geometry::{GROUP_PAGES, Geometry, HEADER_SLOT, PAGE_BYTES};
 use crate::group::{Group, StoredGroup};
 use crate::header::{BadHeader, Header, MAX_SERIAL};
 use crate::kept::{Contents, Kept, KeptArea, KeptError, Why, is_bad_sector};
 use crate::page::{Found, Page};
-use crate::record::BadRecord;
 use crate::recovery::Recovery;
 pub(crate) use change::sizes_for;
+pub use error::{Census, OnStale, Recovered, TagError};
 pub use examine::check_drive;
 pub(crate) use examine::check_length;
 use examine::{Examined, end_note, examine};
 pub use log::{Appended, Log};
-use pumice_blockdev::{BlockDevice, DeviceMedium, IoError};
-use pumice_durable::{Medium, RingError, Slots};
+use pumice_blockdev::{BlockDevice, DeviceMedium};
+use pumice_durable::{Medium, Slots};
 use recover::Recovering;
+use sample::Sampling;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use thiserror::Error;
 
 /// The header's slots, of the version that describes any drive.
 const SLOTS: Slots = Slots { offset: 0, slot_bytes: HEADER_SLOT, version: 3 };
@@ -38,55 +41,6 @@ const LOG_ALIGN: u32 = 512;
 
 /// Most groups of pages that are read at once.
 const LOADED: usize = 32;
-
-/// What to do about a damaged log.
-const WAY_OUT: &str = "; `pumice protect DRIVE --off --force` removes the tags; then adopt the drive again";
-
-/// The same if it is the log that is damaged.
-const fn way_out(error: &RingError) -> &'static str {
-    if matches!(error, RingError::Damaged(_)) { WAY_OUT } else { "" }
-}
-
-/// The reasons why a tag file cannot be used.
-#[derive(Debug, Error)]
-pub enum TagError {
-    /// The medium failed.
-    #[error(transparent)]
-    Medium(#[from] io::Error),
-    /// The log.
-    #[error("{0}{way}", way = way_out(.0))]
-    Log(#[from] RingError),
-    /// A record of the log.
-    #[error("{0}{WAY_OUT}")]
-    Record(#[from] BadRecord),
-    /// A kept block.
-    #[error(transparent)]
-    Kept(#[from] KeptError),
-    /// The header.
-    #[error("header: {0}")]
-    Header(#[from] BadHeader),
-    /// It ends too early: it was cut off, or copied in part.
-    #[error("it has {has} bytes, but its header describes {needs}")]
-    Short {
-        /// Bytes that it has.
-        has: u64,
-        /// Bytes that its parts take.
-        needs: u64,
-    },
-    /// It belongs to another drive.
-    #[error("{field}: the tags belong to a drive with {tags}, but this one has {drive}")]
-    OtherDrive {
-        /// The field that differs.
-        field: &'static str,
-        /// The value in the tag file.
-        tags: String,
-        /// The value of the drive.
-        drive: String,
-    },
-    /// The drive failed.
-    #[error(transparent)]
-    Drive(#[from] IoError),
-}
 
 /// A medium that several parts of a program use.
 #[derive(Clone)]
@@ -123,39 +77,6 @@ impl Medium for SharedMedium {
 pub struct TagFile {
     medium: SharedMedium,
     header: Header,
-}
-
-/// Counts of the blocks of a drive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Census {
-    /// Blocks by origin, in the order of [`Origin::ALL`](crate::page::Origin::ALL).
-    pub origins: [u64; 4],
-    /// Pages that are lost.
-    pub lost_pages: u64,
-    /// Blocks that are kept.
-    pub kept: u64,
-    /// Damaged places for kept blocks.
-    pub damaged_kept: u64,
-}
-
-/// The report of opening a tag file.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Recovered {
-    /// Whether the log was read: after a clean close it need not be.
-    pub log_read: bool,
-    /// Blocks in the log.
-    pub logged: u64,
-    /// Blocks that were torn, and written again from the log. Their earlier contents are kept.
-    pub rewritten: Vec<u64>,
-    /// Blocks that are damaged: they will be refused.
-    pub damaged: Vec<u64>,
-    /// Number of them that are torn, and were not written again because there was no room to keep
-    /// their contents.
-    pub not_kept: u64,
-    /// Blocks that could not be read.
-    pub unreadable: Vec<u64>,
-    /// Pages that are lost, of those that were needed.
-    pub lost_pages: Vec<u64>,
 }
 
 impl TagFile {
@@ -218,8 +139,9 @@ impl TagFile {
         drive: &dyn BlockDevice,
         serial: &str,
         now: u64,
+        on_stale: OnStale,
     ) -> Result<(Self, Log, Recovered, u64), TagError> {
-        Self::open_with(medium, drive, serial, now, |_| {})
+        Self::open_with(medium, drive, serial, now, on_stale, |_| {})
     }
 
     pub(crate) fn open_with(
@@ -227,17 +149,30 @@ impl TagFile {
         drive: &dyn BlockDevice,
         serial: &str,
         now: u64,
+        on_stale: OnStale,
         adjust: impl Fn(&mut Recovery<'_>),
     ) -> Result<(Self, Log, Recovered, u64), TagError> {
-        let Examined { mut header, mut ring, is_ended, numbers, records } = examine(&medium, drive, serial)?;
+        let Examined { header, mut ring, is_ended, numbers, records } = examine(&medium, drive, serial)?;
         change::check_room(&medium, &header.geometry, drive)?;
-        header.generation += 1;
-        header.clean = false;
         let geometry = header.geometry;
-        let mut file = Self { medium, header };
-        let mut recovered = Recovered { log_read: !is_ended, ..Recovered::default() };
         let mut recovery = Recovery::new(geometry, &numbers, &records);
         adjust(&mut recovery);
+        let mut file = Self { medium, header };
+        // Before anything is written: what the log would write over may be newer than it.
+        let stale = match on_stale {
+            OnStale::Believe => None,
+            _ => Sampling { file: &file, recovery: &recovery, drive }.evidence()?.stale(),
+        };
+        let mut recovered = Recovered { log_read: !is_ended, ..Recovered::default() };
+        match stale {
+            Some(evidence) if on_stale == OnStale::Fail => return Err(TagError::Stale(evidence.into())),
+            stale => recovered.stale = stale,
+        }
+        file.header.generation += 1;
+        file.header.clean = false;
+        if on_stale == OnStale::Serve {
+            file.header.stale = recovered.stale.is_some();
+        }
         if let Some(last) = numbers.last() {
             let (pages, kept) = (BTreeMap::new(), None);
             let (file, recovery) = (&file, &recovery);
@@ -257,6 +192,42 @@ impl TagFile {
         }
         let log = Log::new(ring, file.header.geometry);
         Ok((file, log, recovered, numbers.last().copied().unwrap_or(0)))
+    }
+
+    /// Opens a tag file for reading. Nothing is written; whoever calls this keeps others from
+    /// writing.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and if its log holds blocks. Stale tags are no error.
+    pub fn open_to_read(
+        medium: SharedMedium,
+        drive: &dyn BlockDevice,
+        serial: &str,
+    ) -> Result<(Self, Log, Recovered, u64), TagError> {
+        let Examined { header, ring, is_ended, numbers, records } = examine(&medium, drive, serial)?;
+        if !numbers.is_empty() {
+            return Err(TagError::NotClosed);
+        }
+        let log = Log::new(ring, header.geometry);
+        let recovery = Recovery::new(header.geometry, &numbers, &records);
+        let file = Self { medium, header };
+        let stale = Sampling { file: &file, recovery: &recovery, drive }.evidence()?.stale();
+        Ok((file, log, Recovered { log_read: !is_ended, stale, ..Recovered::default() }, 0))
+    }
+
+    /// What the blocks of a drive say of its tags, which nobody uses. Nothing is written.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn evidence(
+        medium: SharedMedium,
+        drive: &dyn BlockDevice,
+        serial: &str,
+    ) -> Result<Evidence, TagError> {
+        let Examined { header, numbers, records, .. } = examine(&medium, drive, serial)?;
+        let recovery = Recovery::new(header.geometry, &numbers, &records);
+        let file = Self { medium, header };
+        Sampling { file: &file, recovery: &recovery, drive }.evidence()
     }
 
     /// Reads a tag file that may be in use: its header, and counts of blocks by origin in its

@@ -1,6 +1,8 @@
 //! The tagged blocks, and the place of their tags in the tag file.
 
+use crate::sum::{self, Sum, Sums};
 use pumice_protect::command::Tags;
+use pumice_protect::digest::crc32c;
 use pumice_protect::format::{Format, InvalidFormat, Type};
 use pumice_protect::guard::Crc;
 use pumice_protect::kernels::{Kernels, Spacing};
@@ -58,6 +60,8 @@ pub struct Geometry {
     blocks: u64,
     log_bytes: u64,
     carries_data: bool,
+    /// What the sums of blocks depend on: the identity of the tag file.
+    secret: u64,
 }
 
 impl Geometry {
@@ -103,7 +107,8 @@ impl Geometry {
             value,
             problem,
         })?;
-        Ok(Self { format, blocks: size / u64::from(block), log_bytes, carries_data: unit < block })
+        let carries_data = unit < block;
+        Ok(Self { format, blocks: size / u64::from(block), log_bytes, carries_data, secret: 0 })
     }
 
     /// Sizes of block and metadata, and the tuple.
@@ -159,6 +164,33 @@ impl Geometry {
     #[must_use]
     pub const fn with_data(self, carries_data: bool) -> Self {
         Self { carries_data, ..self }
+    }
+
+    /// The same, with the secret that the [sums](Self::sums) of blocks depend on.
+    #[must_use]
+    pub const fn with_secret(self, secret: u64) -> Self {
+        Self { secret, ..self }
+    }
+
+    /// The sum of each block of `data`, by which recovery knows it.
+    #[must_use]
+    pub fn sums(&self, data: &[u8]) -> Sums {
+        let blocks = data.chunks_exact(self.block_bytes());
+        Sums::Keyed(blocks.map(|block| sum::keyed(self.secret, block)).collect())
+    }
+
+    /// The sums of so many blocks of zeros.
+    #[must_use]
+    pub fn zero_sums(&self, count: usize) -> Sums {
+        Sums::Keyed(vec![sum::keyed(self.secret, &vec![0; self.block_bytes()]); count])
+    }
+
+    /// Whether a block has a sum.
+    pub(crate) fn has_sum(&self, block: &[u8], sum: Sum) -> bool {
+        match sum {
+            Sum::Plain(sum) => crc32c(block) == sum,
+            Sum::Keyed(sum) => sum::keyed(self.secret, block) == sum,
+        }
     }
 
     /// Bytes of the log.

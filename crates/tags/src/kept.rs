@@ -18,6 +18,9 @@ pub enum Why {
     Recovery = 1,
     /// Another kept copy was put back there.
     PutBack = 2,
+    /// It was never there: it is what the log had for the block, and was not written because the
+    /// tags were stale.
+    Log = 3,
 }
 
 /// A block that is kept.
@@ -214,6 +217,7 @@ fn decode(head: &[u8; KEPT_HEAD], identity: u64, slot: u64, blocks: u64) -> Head
     let why = match head[24] {
         1 => Why::Recovery,
         2 => Why::PutBack,
+        3 => Why::Log,
         _ => return Head::Damaged,
     };
     let plain = head[25..].iter().all(|byte| *byte == 0);

@@ -12,10 +12,12 @@
 //! finding.
 
 pub mod adoption;
-mod budget;
 mod carrier;
 mod device;
+pub mod evidence;
 pub mod file;
+#[cfg(test)]
+mod forge;
 pub mod geometry;
 pub mod group;
 pub mod header;
@@ -32,9 +34,10 @@ pub mod recovery;
 mod refusals;
 #[cfg(test)]
 mod simulation;
+pub mod sum;
 mod view;
 
 pub use device::{OpenError, TaggedDevice};
 pub use memory::{NewMemoryError, TaggedMemory};
-pub use place::{PlaceError, make_in_memory, open_place, serial_of};
+pub use place::{PlaceError, make_in_memory, open_place, open_place_to_read, remove_place, serial_of};
 pub use pumice_blockdev::DeviceMedium;

@@ -16,10 +16,10 @@ use crate::group::{Group, StoredGroup};
 use crate::locks::Locks;
 use crate::page::{Judged, Opinion, Tag};
 use crate::record::{Change, Record};
+use crate::sum::Sum;
 use cache::Cache;
 use checkpoint::Checkpoint;
 use pumice_blockdev::Judgement;
-use pumice_protect::digest::crc32c;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -157,7 +157,7 @@ pub struct Machine {
     /// It takes no writes any more: nothing is in the log, or will be.
     closed: bool,
     zero_guard: u64,
-    zero_sum: u32,
+    zero_sum: Sum,
     actions: Vec<Action>,
     #[cfg(test)]
     pub(crate) mutation: Option<crate::mutation::Mutation>,
@@ -186,7 +186,7 @@ impl Machine {
             failed: false,
             closed: false,
             zero_guard: geometry.zero_guard(),
-            zero_sum: crc32c(&vec![0; geometry.block_bytes()]),
+            zero_sum: geometry.zero_sums(1).of(0),
             actions: Vec::new(),
             #[cfg(test)]
             mutation: None,
@@ -397,7 +397,7 @@ impl Machine {
             let old = self.cache.page(page).entry(&geometry, place);
             let is_old = bytes.as_deref().is_some_and(|bytes| {
                 let opinion = || old.judge(&geometry, guard.of(bytes));
-                crc32c(bytes) != new_sum && !matches!(opinion(), Opinion::Differs(_))
+                !geometry.has_sum(bytes, new_sum) && !matches!(opinion(), Opinion::Differs(_))
             });
             if !is_old {
                 let others = change.others_of(&geometry, at);
@@ -408,9 +408,9 @@ impl Machine {
     }
 
     /// The tag and the sum that a change gives to one of its blocks.
-    fn version(&self, change: &Change, first: u64, at: usize) -> (Tag, u32) {
+    fn version(&self, change: &Change, first: u64, at: usize) -> (Tag, Sum) {
         match change {
-            Change::Tags { tags, sums, .. } => (tags[at], sums[at]),
+            Change::Tags { tags, sums, .. } => (tags[at], sums.of(at)),
             Change::Zeros(_) => {
                 let tuple = self.geometry.tuple(first + at as u64, self.zero_guard);
                 (Tag::written(tuple), self.zero_sum)

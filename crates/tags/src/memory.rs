@@ -5,7 +5,7 @@
 
 use crate::geometry::{Geometry, InvalidGeometry, MIN_LOG};
 use crate::page::{Judged, Origin, judge};
-use crate::refusals::{Refusals, Ruling};
+use crate::refusals::Refusals;
 use pumice_blockdev::{
     BlockDevice, IoError, NoMemory, Operation, TagCounts, TagFormat, Tagged, prefetch, prefetch_far, stream,
     try_zeroed_memory,
@@ -149,7 +149,7 @@ impl TaggedMemory {
             stream.verify_separate(&content[places.data], to, &content[places.metadata]);
             if let Some(fault) = stream.fault() {
                 let block = first + fault.block;
-                if self.refusals.count(block) == Ruling::Refused {
+                if self.refusals.refuses() {
                     return Some(block);
                 }
                 // Block after block from here on: none is checked more than twice.
@@ -169,7 +169,6 @@ impl TaggedMemory {
 
     /// Stores data with metadata that `fill` puts into their place.
     fn store(&self, blocks: Range<u64>, fill: impl FnOnce(&mut [u8], &mut [u8])) {
-        self.refusals.written(&blocks);
         let places = places(&self.geometry, blocks.clone());
         let mut content = self.write_lock();
         let (data, rest) = content.split_at_mut(self.geometry.size() as usize);
@@ -286,7 +285,6 @@ impl Tagged for TaggedMemory {
         let blocks = self.whole_blocks(Operation::Write, offset, data.len() as u64)?;
         let places = places(&self.geometry, blocks.clone());
         let at = self.bits_at();
-        self.refusals.written(&blocks);
         let mut content = self.write_lock();
         content[places.data].copy_from_slice(data);
         if tag == RestoredTag::Adopted {

@@ -11,6 +11,8 @@ pub(crate) enum Mutation {
     CopyAfterFlush,
     /// Recovery asks the home tags only.
     HomeOnly,
+    /// The sums of blocks are their CRC-32C, and recovery knows blocks by them alone.
+    CrcAlone,
     /// The log is not synced before the data are written.
     NoLogSync,
     /// Pages are not synced before the log is released.
@@ -60,11 +62,12 @@ impl Mutation {
     }
 }
 
-pub(crate) const ALL: [Mutation; 18] = [
+pub(crate) const ALL: [Mutation; 19] = [
     Mutation::NoLocks,
     Mutation::DataBeforeLog,
     Mutation::CopyAfterFlush,
     Mutation::HomeOnly,
+    Mutation::CrcAlone,
     Mutation::NoLogSync,
     Mutation::NoPageSync,
     Mutation::NoFlush,

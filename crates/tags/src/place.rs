@@ -201,8 +201,7 @@ fn make_file(path: &Path, geometry: Geometry, serial: &str) -> Result<bool, TagE
     });
     std::fs::remove_file(&new)?;
     made?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+    sync_folder(path)?;
     Ok(true)
 }
 
@@ -256,6 +255,42 @@ fn is_zeros(device: &dyn BlockDevice, range: Range<u64>) -> io::Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// Opens the tag file of a drive for reading, and holds it against programs that write it. Nothing
+/// is made or changed, so the file system may be read-only.
+///
+/// # Errors
+/// If it cannot be opened, another program uses it, or it is of other blocks or metadata.
+pub fn open_place_to_read(
+    path: &Path,
+    block: u32,
+    metadata: impl Into<MetadataFormat>,
+) -> Result<SharedMedium, PlaceError> {
+    let tags = |source| PlaceError::Tags { path: path.display().to_string(), source };
+    let device = FileDevice::open(path, OpenMode::ReadOnly, Options::default())?;
+    device.hold_to_read()?;
+    let medium = medium_on(&Arc::new(device));
+    let header = TagFile::peek(&medium).map_err(tags)?;
+    check_format(path, &header.geometry, block, metadata.into())?;
+    check_length(&medium, &header).map_err(tags)?;
+    Ok(medium)
+}
+
+/// Removes a tag file. Durable when this returns: after a power cut it does not come back, beside a
+/// drive that was written without it.
+///
+/// # Errors
+/// If it cannot be removed, or its folder fails to sync.
+pub fn remove_place(path: &Path) -> io::Result<()> {
+    std::fs::remove_file(path)?;
+    sync_folder(path)
+}
+
+/// Makes durable which files the folder of a file has.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// The serial number of a block device, as the system tells it; empty for a file, or if the system

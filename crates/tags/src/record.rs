@@ -2,6 +2,7 @@
 
 use crate::geometry::Geometry;
 use crate::page::{Origin, Tag};
+use crate::sum::Sums;
 use pumice_protect::tuple::Tuple;
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,8 +22,8 @@ pub enum Change {
         /// The metadata beside the tuples, of one block after the other; empty if they are zeros,
         /// or there are none.
         others: Vec<u8>,
-        /// CRC-32C of each block.
-        sums: Vec<u32>,
+        /// The sum of each block.
+        sums: Sums,
         /// The blocks themselves, if the log carries them.
         data: Option<Vec<u8>>,
     },
@@ -125,7 +126,8 @@ impl Record {
         bytes[..described].fill(0);
         let (head, rest) = bytes.split_at_mut(HEAD);
         let (kind, carries) = match &*self.change {
-            Change::Tags { data, .. } => (1, data.is_some()),
+            Change::Tags { sums: Sums::Plain(_), data, .. } => (1, data.is_some()),
+            Change::Tags { sums: Sums::Keyed(_), data, .. } => (3, data.is_some()),
             Change::Zeros(_) => (2, false),
         };
         head[..2].copy_from_slice(&[kind, u8::from(carries)]);
@@ -145,7 +147,9 @@ impl Record {
         let (origins, rest) = rest.split_at_mut(tags.len());
         origins.iter_mut().zip(tags).for_each(|(origin, tag)| *origin = tag.origin as u8);
         let (into, rest) = rest.split_at_mut(tags.len() * 4);
-        into.chunks_exact_mut(4).zip(sums).for_each(|(into, sum)| into.copy_from_slice(&sum.to_le_bytes()));
+        into.chunks_exact_mut(4)
+            .zip(sums.all())
+            .for_each(|(into, sum)| into.copy_from_slice(&sum.to_le_bytes()));
         rest.copy_from_slice(data.as_deref().unwrap_or_default());
     }
 
@@ -165,7 +169,8 @@ impl Record {
             return Err(BadRecord("some of its blocks are not on the drive"));
         }
         let change = match head[0] {
-            1 => tags(geometry, count, head[1] == 1, rest)?,
+            1 => tags(geometry, count, head[1] == 1, rest, Sums::Plain)?,
+            3 => tags(geometry, count, head[1] == 1, rest, Sums::Keyed)?,
             2 if count <= MAX_ZEROS && head[1] == 0 && rest.is_empty() => Change::Zeros(count),
             2 => return Err(BadRecord("a record of zeros with more than a range")),
             _ => return Err(BadRecord("its kind is not known")),
@@ -174,7 +179,14 @@ impl Record {
     }
 }
 
-fn tags(geometry: &Geometry, count: u64, carries: bool, rest: &[u8]) -> Result<Change, BadRecord> {
+/// The tags of a record, with sums of a kind.
+fn tags(
+    geometry: &Geometry,
+    count: u64,
+    carries: bool,
+    rest: &[u8],
+    kind: fn(Vec<u32>) -> Sums,
+) -> Result<Change, BadRecord> {
     let format = geometry.format();
     if count > geometry.max_record_blocks() {
         return Err(BadRecord("it has too many blocks"));
@@ -204,7 +216,7 @@ fn tags(geometry: &Geometry, count: u64, carries: bool, rest: &[u8]) -> Result<C
     Ok(Change::Tags {
         tags,
         others,
-        sums: sums.as_chunks::<4>().0.iter().map(|sum| u32::from_le_bytes(*sum)).collect(),
+        sums: kind(sums.as_chunks::<4>().0.iter().map(|sum| u32::from_le_bytes(*sum)).collect()),
         data: carries.then(|| data.to_vec()),
     })
 }
@@ -233,7 +245,7 @@ mod tests {
         let tags = (0..3).map(|i| Tag::written(tuple(i))).collect();
         let others = (1..=3 * geometry.other_bytes() as u8).collect();
         let data = geometry.carries_data().then(|| vec![7; 3 * 4096]);
-        let change = Change::Tags { tags, others, sums: vec![1, 2, 3], data };
+        let change = Change::Tags { tags, others, sums: Sums::Keyed(vec![1, 2, 3]), data };
         Record { first: 9, change: Arc::new(change), settled: 5 }
     }
 
@@ -241,7 +253,7 @@ mod tests {
     fn the_bytes_of_records() {
         let geometry = geometry(4096);
         let bytes = record(&geometry).encode(&geometry);
-        let mut expected = vec![1, 0, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0];
+        let mut expected = vec![3, 0, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0];
         for (guard, lba) in [(0, 9), (0x11, 10), (0x22, 11)] {
             expected.extend_from_slice(&[guard, guard, 0, 0, 0, 0, 0, lba]);
         }
@@ -305,9 +317,19 @@ mod tests {
             assert!(Record::decode(&geometry, &[&good[..], &[0]].concat()).is_err());
             let origins = 24 + 3 * geometry.format().metadata_bytes();
             // Kind, flag, reserved, no blocks, too many, past the end of the drive.
-            for (at, value) in
-                [(0, 3), (0, 2), (1, 2), (2, 1), (3, 1), (4, 0), (5, 1), (9, 255), (15, 255), (origins, 4)]
-            {
+            for (at, value) in [
+                (0, 4),
+                (0, 0),
+                (0, 2),
+                (1, 2),
+                (2, 1),
+                (3, 1),
+                (4, 0),
+                (5, 1),
+                (9, 255),
+                (15, 255),
+                (origins, 4),
+            ] {
                 let mut bad = good.clone();
                 bad[at] = value;
                 assert!(Record::decode(&geometry, &bad).is_err(), "{at} {value}");
@@ -328,7 +350,7 @@ mod tests {
             let change = Change::Tags {
                 tags: vec![Tag::written(geometry.tuple(0, 1)); blocks],
                 others: vec![1; blocks * geometry.other_bytes()],
-                sums: vec![7; blocks],
+                sums: Sums::Keyed(vec![7; blocks]),
                 data: (unit < 4096).then(|| vec![0; blocks * 4096]),
             };
             let body = Record { first: 0, change: change.into(), settled: 0 }.encode(&geometry);

@@ -9,6 +9,7 @@ mod spans;
 use crate::geometry::Geometry;
 use crate::page::{Entry, Opinion, Tag};
 use crate::record::{Change, Record};
+use crate::sum::Sum;
 use spans::Spans;
 use std::ops::Range;
 
@@ -45,7 +46,6 @@ pub enum Outcome {
 pub struct Recovery<'r> {
     geometry: Geometry,
     records: &'r [Record],
-    zero_sum: u32,
     zero_guard: u64,
     /// So many records, from the first, are settled: what came before one of them cannot be there.
     settled: u32,
@@ -84,7 +84,6 @@ impl<'r> Recovery<'r> {
         Self {
             geometry,
             records,
-            zero_sum: crc32c::crc32c(&vec![0; geometry.block_bytes()]),
             zero_guard: geometry.zero_guard(),
             settled,
             tagged,
@@ -139,11 +138,30 @@ impl<'r> Recovery<'r> {
         &self.records[version.record as usize].change
     }
 
-    /// The sum of a version's data.
-    fn sum(&self, version: &Version) -> u32 {
+    /// Whether a block holds a version. Contents are chosen by hosts, so nothing that a host can
+    /// make equal decides alone: the data if the log has them, else a sum under a secret. For a sum
+    /// of an earlier program, which has none, the guard must fit as well.
+    fn holds(&self, block: u64, version: &Version, found: &[u8]) -> bool {
+        let at = version.at as usize;
         match self.change(version) {
-            Change::Tags { sums, .. } => sums[version.at as usize],
-            Change::Zeros(_) => self.zero_sum,
+            Change::Zeros(_) => found.iter().all(|byte| *byte == 0),
+            #[cfg(test)]
+            Change::Tags { sums, .. } if self.mutation == Some(crate::mutation::Mutation::CrcAlone) => {
+                self.geometry.has_sum(found, sums.of(at))
+            }
+            Change::Tags { data: Some(data), .. } => data[at * found.len()..][..found.len()] == *found,
+            Change::Tags { sums, data: None, .. } => {
+                let sum = sums.of(at);
+                let guard = || self.geometry.format().guard().of(found);
+                let fits = || match sum {
+                    Sum::Keyed(_) => true,
+                    Sum::Plain(_) => {
+                        let opinion = self.entry(block, version).judge(&self.geometry, guard());
+                        !matches!(opinion, Opinion::Differs(_))
+                    }
+                };
+                self.geometry.has_sum(found, sum) && fits()
+            }
         }
     }
 
@@ -160,12 +178,11 @@ impl<'r> Recovery<'r> {
         let Some(found) = found else {
             return Outcome::Damaged(entry(newest));
         };
-        let sum = crc32c::crc32c(found);
         let logged = versions.logged.iter().rev();
         #[cfg(test)]
         let logged = logged.filter(|_| self.mutation != Some(crate::mutation::Mutation::HomeOnly));
         // The newest first: it may be the same data with other tags.
-        if let Some(version) = { logged }.find(|version| self.sum(version) == sum) {
+        if let Some(version) = { logged }.find(|version| self.holds(block, version, found)) {
             return Outcome::Is(entry(version));
         }
         let guard = self.geometry.format().guard();
@@ -201,7 +218,59 @@ enum Home {
     Unknown(Entry),
 }
 
+/// What a block of the log holds, for whoever asks whether somebody else wrote it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// A version, whole.
+    Version,
+    /// None. So many of its runs are those of a version of the log.
+    Nothing {
+        /// Runs.
+        runs: u64,
+    },
+    /// It may be the version from before the log, of which nothing is known.
+    Untold,
+}
+
 impl Recovery<'_> {
+    /// Whether the log has a block.
+    #[must_use]
+    pub fn has(&self, block: u64) -> bool {
+        let at = self.tagged.partition_point(|(other, _)| *other < block);
+        self.tagged.get(at).is_some_and(|(other, _)| *other == block) || self.zeros.record(block).is_some()
+    }
+
+    /// Blocks of records with tags, each with the number of its newest such record: about `most` of
+    /// them, evenly over the log.
+    pub fn newest(&self, most: usize) -> impl Iterator<Item = (u64, u32)> + '_ {
+        let each = self.tagged.len().div_ceil(most.max(1)).max(1);
+        self.tagged.iter().step_by(each).map(|(block, _)| {
+            let end = self.tagged.partition_point(|(other, _)| other <= block);
+            (*block, self.tagged[end - 1].1.record)
+        })
+    }
+
+    /// What a block of the log holds, with its entry at home.
+    ///
+    /// # Panics
+    /// If the block is not in the log.
+    #[must_use]
+    pub fn found(&self, block: u64, found: &[u8], home: &Entry) -> Found {
+        match self.outcome(block, Some(found), home) {
+            Outcome::Is(entry) if entry == *home && home.tag.judge(0) == Opinion::Unchecked => Found::Untold,
+            Outcome::Is(_) => Found::Version,
+            Outcome::Rewrite(..) | Outcome::Damaged(_) => {
+                let logged: Vec<Vec<u8>> =
+                    self.versions(block).logged.iter().map(|version| self.data(version)).collect();
+                let size = self.geometry.run_bytes();
+                let equals =
+                    |(at, run): &(usize, &[u8])| logged.iter().any(|data| data[at * size..][..size] == **run);
+                let runs = found.chunks_exact(size).enumerate().filter(equals).count();
+                Found::Nothing { runs: runs as u64 }
+            }
+        }
+    }
+
     /// Whether a crash can have left these bytes: a mixture of versions, one of the log at least
     /// among them. If not, somebody wrote the block behind the node's back, or it is damaged.
     fn is_torn(&self, versions: &Versions, found: &[u8], home: &Home) -> bool {
@@ -249,7 +318,9 @@ impl Recovery<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sum::Sums;
     use pumice_protect::guard::Guard;
+    use std::sync::Arc;
 
     fn geometry(unit: u32) -> Geometry {
         Geometry::new(1 << 20, 512, unit, Guard::Crc16, 1 << 20).expect("a drive")
@@ -263,7 +334,7 @@ mod tests {
         let change = Change::Tags {
             tags: vec![tag(geometry, data).tag],
             others: Vec::new(),
-            sums: vec![crc32c::crc32c(data)],
+            sums: geometry.sums(data),
             data: geometry.carries_data().then(|| data.to_vec()),
         };
         Record { first: 5, change: change.into(), settled }
@@ -289,6 +360,30 @@ mod tests {
             assert_eq!(recovery.outcome(5, Some(data), &newest), Outcome::Is(tag(&geometry, data)));
         }
         assert_eq!(recovery.outcome(5, Some(&other), &newest), Outcome::Damaged(newest.clone()));
+    }
+
+    /// A host makes the contents of a block, so it can make them equal in CRC-32C.
+    #[test]
+    fn contents_of_equal_crc_are_not_taken_for_each_other() {
+        for (unit, keyed) in [(512, true), (512, false), (1, true), (1, false)] {
+            let geometry = geometry(unit);
+            let contents = [bytes(1), bytes(2), bytes(3)].map(|data| crate::forge::with_sum(&data, 7));
+            let [old, one, two] = &contents;
+            let records = [one, two].map(|data| {
+                let mut record = record(&geometry, data, 0);
+                let change = Arc::make_mut(&mut record.change);
+                if let (Change::Tags { sums, .. }, false) = (change, keyed) {
+                    *sums = Sums::Plain(vec![crc32c::crc32c(data)]);
+                }
+                record
+            });
+            let recovery = Recovery::new(geometry, &[7, 8], &records);
+            let home = tag(&geometry, old);
+            for data in [old, one, two] {
+                let outcome = recovery.outcome(5, Some(data), &home);
+                assert_eq!(outcome, Outcome::Is(tag(&geometry, data)), "{unit} {keyed}");
+            }
+        }
     }
 
     #[test]

@@ -1,28 +1,12 @@
 //! Blocks that differ from their tags: refused, or served if the tags are stale.
 
-use crate::budget::Budget;
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
-
-/// What becomes of the read of a block that differs from its tag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ruling {
-    /// It fails.
-    Refused,
-    /// It succeeds: the tags are stale.
-    Served,
-    /// It succeeds: with it the tags have become stale.
-    BecameStale,
-}
 
 /// Counts of such blocks since the drive was opened, and whether its tags are stale.
+///
+/// No number of refusals makes tags stale: while the drive is open nobody else writes it, so what
+/// fitted when it was opened has rotted since.
 pub(crate) struct Refusals {
-    budget: Mutex<Budget>,
-    /// Some block counts in the budget.
-    counts: AtomicBool,
-    opened: Instant,
     stale: AtomicBool,
     served: AtomicU64,
     refused: AtomicU64,
@@ -30,15 +14,8 @@ pub(crate) struct Refusals {
 
 impl Refusals {
     /// None yet.
-    pub(crate) fn new(stale: bool) -> Self {
-        Self {
-            budget: Mutex::default(),
-            counts: AtomicBool::new(false),
-            opened: Instant::now(),
-            stale: AtomicBool::new(stale),
-            served: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-        }
+    pub(crate) const fn new(stale: bool) -> Self {
+        Self { stale: AtomicBool::new(stale), served: AtomicU64::new(0), refused: AtomicU64::new(0) }
     }
 
     /// Whether the tags are stale, so that nothing is refused.
@@ -55,35 +32,11 @@ impl Refusals {
         (self.refused.load(Ordering::Relaxed), self.served.load(Ordering::Relaxed))
     }
 
-    /// Counts the read of a block that differs.
-    pub(crate) fn count(&self, block: u64) -> Ruling {
-        let ruling = self.rule(block);
-        let counter = if ruling == Ruling::Refused { &self.refused } else { &self.served };
+    /// Counts the read of a block that differs. Whether it is refused.
+    pub(crate) fn refuses(&self) -> bool {
+        let refuses = !self.is_stale();
+        let counter = if refuses { &self.refused } else { &self.served };
         counter.fetch_add(1, Ordering::Relaxed);
-        ruling
-    }
-
-    /// Blocks are written: those among them that were refused [do not count](Budget::written).
-    pub(crate) fn written(&self, blocks: &Range<u64>) {
-        // Relaxed: a host that writes a block because its read was refused has had the answer.
-        if self.counts.load(Ordering::Relaxed) {
-            let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
-            budget.written(blocks);
-            self.counts.store(!budget.is_empty(), Ordering::Relaxed);
-        }
-    }
-
-    fn rule(&self, block: u64) -> Ruling {
-        if self.is_stale() {
-            return Ruling::Served;
-        }
-        let now = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
-        self.counts.store(true, Ordering::Relaxed);
-        if budget.refuse(now, block) {
-            self.set_stale(true);
-            return Ruling::BecameStale;
-        }
-        Ruling::Refused
+        refuses
     }
 }

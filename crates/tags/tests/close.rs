@@ -57,6 +57,12 @@ impl World {
         (device, self.medium.read.load(Ordering::Relaxed))
     }
 
+    fn content(&self) -> Vec<u8> {
+        let mut content = vec![0; 1 << 20];
+        self.drive.read_at(0, &mut content).unwrap();
+        content
+    }
+
     fn left(&self) -> Vec<u8> {
         self.tags.resident().unwrap().clone()
     }
@@ -86,12 +92,13 @@ fn the_log_of_a_file_that_was_closed_is_not_read() {
     assert!(!device.recovered().log_read && read <= 512, "{read} bytes");
     fits(&device);
     // Only what was closed: this one is killed, with and without records.
-    let before = world.left();
+    let before = (world.left(), world.content());
     write(&device, 8);
-    let killed = world.left();
+    let killed = (world.left(), world.content());
     drop(device);
-    for (left, logged) in [(before, false), (killed, true)] {
+    for ((left, content), logged) in [(before, false), (killed, true)] {
         world.tags.write_at(0, &left).unwrap();
+        world.drive.write_at(0, &content).unwrap();
         let (device, read) = world.open();
         assert!(device.recovered().log_read && read >= LOG, "{read} bytes");
         assert_eq!(device.recovered().logged > 0, logged);

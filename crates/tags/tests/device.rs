@@ -5,7 +5,7 @@ use pumice_durable::Slots;
 use pumice_protect::guard::Guard;
 use pumice_protect::origin::RestoredTag;
 use pumice_tags::adoption::{Adopted, adopt};
-use pumice_tags::file::{SharedMedium, TagFile};
+use pumice_tags::file::{OnStale, SharedMedium, TagError, TagFile};
 use pumice_tags::geometry::Geometry;
 use pumice_tags::kept::Why;
 use pumice_tags::page::{Opinion, Origin};
@@ -40,6 +40,10 @@ impl World {
 
     fn open(&self) -> TaggedDevice {
         TaggedDevice::open(self.drive.clone(), self.medium(), "serial").unwrap()
+    }
+
+    fn open_as(&self, on_stale: OnStale) -> TaggedDevice {
+        TaggedDevice::open_as(self.drive.clone(), self.medium(), "serial", on_stale).unwrap()
     }
 
     /// Ends as a kill would: what is only in the log stays there.
@@ -133,8 +137,18 @@ fn writes_behind_the_back_lose_nothing_and_throw_no_member_out() {
     for block in 0..400 {
         world.write_behind(block, 2);
     }
+    // While the drive is open nobody else writes it: however many differ, they have rotted.
     let refused = (0..BLOCKS).filter(|block| world.read(&device, *block).is_err()).count();
-    assert_eq!(refused, 64, "so many at most, then the set is stale");
+    assert_eq!(refused, 400);
+    assert!(!device.is_stale() && !device.header().stale);
+    drop(device);
+    // At a start a sample decides. Without another word the drive is not opened.
+    let before = world.tags.resident().unwrap().clone();
+    let refused = TaggedDevice::open(world.drive.clone(), world.medium(), "serial").map(drop);
+    assert!(matches!(&refused, Err(TagError::Stale(_))), "{refused:?}");
+    assert!(refused.unwrap_err().to_string().contains("nothing was written"));
+    assert!(*world.tags.resident().unwrap() == before, "nothing was written");
+    let device = world.open_as(OnStale::Serve);
     assert!(device.is_stale() && device.header().stale);
     // Everything is there, as it was written last.
     for block in 0..BLOCKS {
@@ -144,14 +158,16 @@ fn writes_behind_the_back_lose_nothing_and_throw_no_member_out() {
     // New writes go on, and an operator may decide to believe the tags again.
     device.write_at(world.at(7), &world.data(7, 3)).unwrap();
     drop(device);
-    let device = world.open();
-    assert!(device.is_stale());
+    let device = world.open_as(OnStale::Believe);
     device.set_stale(false).unwrap();
     assert_eq!(world.read(&device, 7).unwrap(), world.data(7, 3));
     assert!(world.read(&device, 8).is_err());
+    drop(device);
+    let device = world.open_as(OnStale::Refuse);
+    assert!(!device.is_stale() && world.read(&device, 8).is_err());
     // The next start takes a sample.
     drop(device);
-    assert!(world.open().is_stale());
+    assert!(TaggedDevice::open(world.drive.clone(), world.medium(), "serial").is_err());
 }
 
 /// An array reads a block, loses it, rebuilds it and writes it, block after block.
@@ -206,10 +222,16 @@ fn a_restored_old_tag_file_loses_nothing() {
     drop(device);
     world.tags.write_at(0, &old).unwrap();
     let device = world.open();
-    // Ten blocks of 600 are newer than their tags: more than one in a hundred of the sample.
-    assert!(device.is_stale());
+    // Ten blocks of 600 are newer than their tags, which looks like rot: they are refused, as they
+    // are.
+    assert!(!device.is_stale());
     for block in 0..BLOCKS {
-        let version = if (100..110).contains(&block) { 2 } else { 1 };
+        let is_newer = (100..110).contains(&block);
+        assert_eq!(world.read(&device, block).is_err(), is_newer, "{block}");
+        if is_newer {
+            assert!(device.release(block).unwrap());
+        }
+        let version = if is_newer { 2 } else { 1 };
         assert_eq!(world.read(&device, block).unwrap(), world.data(block, version), "{block}");
     }
 }
@@ -553,7 +575,7 @@ fn an_unreadable_page_of_tags_does_not_hide_its_neighbours() {
 #[test]
 fn a_torn_block_without_a_tag_is_refused_if_it_cannot_be_kept() {
     let world = World::new(4096);
-    let (file, ..) = TagFile::open(world.medium(), &*world.drive, "", 7).unwrap();
+    let (file, ..) = TagFile::open(world.medium(), &*world.drive, "", 7, OnStale::Fail).unwrap();
     let room = TagFile::look_kept(world.medium()).unwrap().room();
     (0..room).for_each(|i| file.keep_replaced(1, &world.data(i, 9), 7).unwrap());
     let device = world.open();

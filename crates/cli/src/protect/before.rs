@@ -3,7 +3,10 @@
 use super::{Places, medium};
 use crate::failure::Failure;
 use pumice_blockdev::{FileDevice, OpenMode, Options};
+use pumice_tags::evidence::Evidence;
 use pumice_tags::file::TagFile;
+use pumice_tags::header::Header;
+use pumice_tags::{open_place_to_read, serial_of};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -64,6 +67,23 @@ pub(super) fn check_open(all: &[Places<'_>]) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// A line about stale tags: by a sample of the drive, if nobody uses the tags.
+pub(super) fn about_stale(places: &Places<'_>, header: &Header) -> String {
+    let evidence = || -> Option<Evidence> {
+        let medium =
+            open_place_to_read(places.tags, header.geometry.block_bytes() as u32, places.metadata).ok()?;
+        let drive = FileDevice::open(places.drive, OpenMode::ReadOnly, Options::default()).ok()?;
+        TagFile::evidence(medium, &drive, &serial_of(places.drive)).ok()
+    };
+    match evidence() {
+        Some(evidence) if evidence.is_stale() => {
+            format!("  stale: {evidence}; the drive is not served, unless with on-stale=\n")
+        }
+        None if header.stale => "  stale: nothing is refused\n".to_owned(),
+        _ => String::new(),
+    }
 }
 
 /// A line about a log that cannot be read, if nobody uses the tags.

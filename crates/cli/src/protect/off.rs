@@ -8,7 +8,7 @@ use crate::text::{count, print};
 use pumice_blockdev::{FileDevice, OpenMode, Options};
 use pumice_tags::file::{TagError, TagFile};
 use pumice_tags::header::{BadHeader, Header};
-use pumice_tags::{TaggedDevice, open_place, serial_of};
+use pumice_tags::{TaggedDevice, open_place, remove_place, serial_of};
 use std::sync::Arc;
 
 /// What removes them all the same.
@@ -27,7 +27,7 @@ struct Removable<'p> {
 pub(super) fn off(all: &[Places<'_>], force: bool) -> Result<(), Failure> {
     let removable = all.iter().map(|places| prepare(places, force)).collect::<Result<Vec<_>, _>>()?;
     for Removable { places, notes, .. } in &removable {
-        std::fs::remove_file(places.tags)?;
+        remove_place(places.tags)?;
         let (tags, drive) = (places.tags.display(), places.drive.display());
         let mut text = format!("{tags}: removed; {drive} stays as it is\n");
         for note in notes {
@@ -97,8 +97,15 @@ fn recover(places: &Places<'_>, header: &Header) -> Result<TaggedDevice, Failure
         None => drive,
     });
     let serial = serial_of(places.drive);
-    let (medium, _) = open_place(places.tags, &*drive, block, places.metadata, &serial)?;
     let fail = |error: &dyn std::fmt::Display| Failure::new(format!("{}: {error}", places.tags.display()));
+    let (medium, _) = open_place(places.tags, &*drive, block, places.metadata, &serial)?;
+    // Before anything is written. A file has no serial number: only its contents say whose it is.
+    let evidence = TagFile::evidence(medium.clone(), &*drive, &serial).map_err(|error| fail(&error))?;
+    if evidence.disagrees() {
+        return Err(fail(&format!(
+            "the tags are stale, or those of another drive: {evidence}; nothing was written to the drive"
+        )));
+    }
     let device = TaggedDevice::open(drive, medium, &serial).map_err(|error| fail(&error))?;
     device.close().map_err(|error| fail(&error))?;
     Ok(device)

@@ -1,11 +1,13 @@
 //! `kill -9` of a node whose drive has tags, under a load that verifies: every block reads, and is
-//! the version that was acknowledged last or one that was sent after it.
+//! the version that was acknowledged last or one that was sent after it. All versions have one
+//! CRC-32C.
 //!
 //! `PUMICE_KILLS` is how often; `cargo xtask kill-tags --rounds 100` sets it.
 
 use crate::network::Node;
 use pumice_initiator::{Command, Controller, Queue};
 use pumice_nvme::spec::{Sqe, opcode};
+use pumice_protect::digest::crc32c;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,9 +36,25 @@ impl Random {
     }
 }
 
+/// Sets the last four bytes so that the CRC-32C is `sum`: a host chooses its contents, and may hope
+/// that one version of a block is taken for another.
+fn forge(bytes: &mut [u8], sum: u32) {
+    let entry =
+        |byte: u32| (0..8).fold(byte, |crc: u32, _| (crc >> 1) ^ if crc & 1 == 1 { 0x82F6_3B78 } else { 0 });
+    let (before, last) = bytes.split_at_mut(bytes.len() - 4);
+    let mut register = !sum;
+    for _ in 0..4 {
+        let byte = (0..256).find(|byte| entry(*byte) >> 24 == register >> 24).expect("one of 256");
+        register = ((register ^ entry(byte)) << 8) | byte;
+    }
+    last.copy_from_slice(&(register ^ !crc32c(before)).to_le_bytes());
+    assert_eq!(crc32c(bytes), sum, "a forged content");
+}
+
 fn content(block: u64, version: u64, size: u64) -> Vec<u8> {
     let mut out: Vec<u8> = (0..size).map(|i| (i * 7 + block * 31 + version * 101) as u8).collect();
     out[..8].copy_from_slice(&version.to_le_bytes());
+    forge(&mut out, 7);
     out
 }
 

@@ -18,5 +18,6 @@ mod protect;
 mod repairs;
 mod signals;
 mod small_array;
+mod stale;
 mod witness;
 mod wrong_inputs;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 const BLOCKS: usize = 2048;
 
 /// Runs a command over the image of a folder: its exit code, and what it printed.
-fn run(folder: &Path, words: &[&str], options: &[&str]) -> (i32, String) {
+pub(crate) fn run(folder: &Path, words: &[&str], options: &[&str]) -> (i32, String) {
     let source = format!("{0}/image,pi=16,tags={0}/tags", folder.display());
     let mut command = pumice();
     let output = command.args(words).arg(source).args(options).output().unwrap();
@@ -18,11 +18,11 @@ fn run(folder: &Path, words: &[&str], options: &[&str]) -> (i32, String) {
     (output.status.code().unwrap(), String::from_utf8(text).unwrap())
 }
 
-fn protect(folder: &Path, options: &[&str]) -> (i32, String) {
+pub(crate) fn protect(folder: &Path, options: &[&str]) -> (i32, String) {
     run(folder, &["protect"], options)
 }
 
-fn contains((code, text): (i32, String), expected: i32, words: &str) {
+pub(crate) fn contains((code, text): (i32, String), expected: i32, words: &str) {
     assert!(code == expected && text.contains(words), "exit {code}, not {expected} with '{words}': {text}");
 }
 

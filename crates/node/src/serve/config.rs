@@ -215,6 +215,7 @@ struct FileDrive {
     storage_tag: Option<u32>,
     storage_tag_mask: Option<u64>,
     atomic: Option<u32>,
+    on_stale: Option<String>,
     tags: Option<String>,
     block_size: Option<u32>,
     label: Option<String>,
@@ -231,11 +232,13 @@ impl FileDrive {
             place: self.pi_place.as_deref(),
             storage_tag: storage_tag.as_deref(),
             atomic: atomic.as_deref(),
+            on_stale: self.on_stale.as_deref(),
             tags: self.tags.as_deref(),
         };
         // The fields are the options with another dash.
         Tagging::parse(&fields, in_memory).map_err(|error| match error {
             TaggingError::Field { field: "pi-place", why } => TaggingError::Field { field: "pi_place", why },
+            TaggingError::Field { field: "on-stale", why } => TaggingError::Field { field: "on_stale", why },
             TaggingError::Field { field: "storage-tag", why } => {
                 TaggingError::Field { field: "storage_tag", why }
             }

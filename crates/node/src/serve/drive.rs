@@ -52,7 +52,8 @@ pub enum BackendError {
     Tags(#[from] TaggingError),
     /// A word after a comma that is no option.
     #[error(
-        "'{0}': not pi=BITS, metadata=BYTES, pi-place=PLACE, storage-tag=BITS, atomic=BYTES or tags=PATH"
+        "'{0}': not pi=BITS, metadata=BYTES, pi-place=PLACE, storage-tag=BITS, atomic=BYTES, on-stale=WHAT or \
+         tags=PATH"
     )]
     Option(String),
     /// What hosts made unreadable on it is not known.
@@ -141,7 +142,7 @@ fn open_flash(spec: &FlashSpec, label: Option<&str>) -> Result<FlashDrive, Flash
 
 /// A backend, and the tags beside it:
 /// `BACKEND[,pi=BITS][,metadata=BYTES][,pi-place=PLACE][,storage-tag=BITS][,atomic=BYTES]`
-/// `[,tags=PATH]`.
+/// `[,on-stale=WHAT][,tags=PATH]`.
 ///
 /// A comma belongs to the backend's path unless one of these words and `=` follow it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -169,6 +170,7 @@ impl FromStr for DriveSource {
                 "pi-place" => ("pi-place", &mut fields.place),
                 "storage-tag" => ("storage-tag", &mut fields.storage_tag),
                 "atomic" => ("atomic", &mut fields.atomic),
+                "on-stale" => ("on-stale", &mut fields.on_stale),
                 "tags" => ("tags", &mut fields.tags),
                 _ => return Err(BackendError::Option(option.to_owned())),
             };
@@ -183,7 +185,8 @@ impl FromStr for DriveSource {
 
 impl DriveSource {
     /// The words of the options that concern tags.
-    pub const OPTIONS: [&str; 6] = ["pi", "metadata", "pi-place", "storage-tag", "atomic", "tags"];
+    pub const OPTIONS: [&str; 7] =
+        ["pi", "metadata", "pi-place", "storage-tag", "atomic", "on-stale", "tags"];
 }
 
 /// A device with its identity.
@@ -430,7 +433,15 @@ mod tests {
         let tagged = parse("/dev/sdb,pi=16,tags=/t=1").unwrap();
         assert_eq!(tagged.backend, Backend::Path("/dev/sdb".into()));
         let place = Some("/t=1".into());
-        assert_eq!(tagged.tagging, Some(Tagging { metadata: Guard::Crc16.into(), place, atomic: None }));
+        assert_eq!(
+            tagged.tagging,
+            Some(Tagging {
+                metadata: Guard::Crc16.into(),
+                place,
+                atomic: None,
+                on_stale: pumice_tags::file::OnStale::Fail,
+            })
+        );
         let promised = parse("/dev/sdb,pi=16,tags=/t,atomic=4096").unwrap();
         assert_eq!(promised.tagging.unwrap().atomic, Some(4096));
         let known = parse("flash:/f,pi=16,tags=/t,atomic=4096").unwrap();

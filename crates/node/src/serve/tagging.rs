@@ -1,14 +1,19 @@
 //! Protection information beside a drive: its options, and the drive with tags.
 
-use pumice_blockdev::BlockDevice;
+use super::withheld::WithheldDevice;
+use pumice_blockdev::{BlockDevice, TagFormat};
 use pumice_protect::format::Place;
 use pumice_protect::guard::Guard;
 use pumice_protect::metadata::MetadataFormat;
-use pumice_tags::file::TagError;
+use pumice_tags::file::{OnStale, TagError};
 use pumice_tags::{NewMemoryError, PlaceError, TaggedDevice, TaggedMemory, open_place, serial_of};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::{error, info, warn};
+
+/// What an operator can do about a drive whose tags are stale.
+const WAYS: &str = "remove them (`pumice protect --off --force`) and adopt the drive again, or say \
+                    on-stale=serve (nothing is refused)";
 
 /// Tags that a drive is to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +24,8 @@ pub struct Tagging {
     pub place: Option<PathBuf>,
     /// Bytes that the drive writes all or nothing, if the operator promises that: 512 or 4096.
     pub atomic: Option<u32>,
+    /// What becomes of the drive if its tags are stale.
+    pub on_stale: OnStale,
 }
 
 /// Why a drive cannot have its tags.
@@ -58,6 +65,8 @@ pub struct TagFields<'f> {
     pub storage_tag: Option<&'f str>,
     /// `atomic`: bytes that the drive writes all or nothing.
     pub atomic: Option<&'f str>,
+    /// `on-stale`: `fail`, `serve` or `refuse`.
+    pub on_stale: Option<&'f str>,
     /// `tags`: where they are.
     pub tags: Option<&'f str>,
 }
@@ -118,6 +127,7 @@ impl Tagging {
                     place: None,
                     storage_tag: None,
                     atomic: None,
+                    on_stale: None,
                     tags: None,
                 } => Ok(None),
                 _ => field("pi", "the size of the guard is missing: 16, 32 or 64 bits"),
@@ -138,11 +148,22 @@ impl Tagging {
                 return field("atomic", &format!("'{other}' is not 512 or 4096"));
             }
         };
+        let on_stale = match fields.on_stale {
+            Some(_) if in_memory => {
+                return field("on-stale", "nobody else writes a drive in memory");
+            }
+            None | Some("fail") => OnStale::Fail,
+            Some("serve") => OnStale::Serve,
+            Some("refuse") => OnStale::Refuse,
+            Some(other) => {
+                return field("on-stale", &format!("'{other}' is not fail, serve or refuse"));
+            }
+        };
         match (fields.tags, in_memory) {
             (Some(_), true) => field("tags", "the tags of a drive in memory are in memory too"),
             (None, false) => field("tags", "the path of the tag file is missing"),
             (Some(""), false) => field("tags", "the path of the tag file is empty"),
-            (place, _) => Ok(Some(Self { metadata, place: place.map(PathBuf::from), atomic })),
+            (place, _) => Ok(Some(Self { metadata, place: place.map(PathBuf::from), atomic, on_stale })),
         }
     }
 
@@ -183,10 +204,20 @@ impl Tagging {
         };
         let serial = serial_of(path);
         let (medium, made) = open_place(place, &*drive, block, self.metadata, &serial)?;
-        let device = TaggedDevice::open(drive, medium, &serial)
-            .map_err(|source| TaggingError::Tags { path: place.clone(), source })?;
-        report(&device, made, place);
-        Ok(Arc::new(device))
+        match TaggedDevice::open_as(drive.clone(), medium, &serial, self.on_stale) {
+            Ok(device) => {
+                report(&device, made, place);
+                Ok(Arc::new(device))
+            }
+            Err(TagError::Stale(evidence)) => {
+                let (name, tags) = (drive.name().to_owned(), place.display());
+                error!(drive = %name, %tags, %evidence, "the tags are stale: the drive is not served; {WAYS}");
+                let format = TagFormat { metadata: self.metadata, block_bytes: block };
+                let why = format!("the tags are stale: {evidence}; {WAYS}");
+                Ok(Arc::new(WithheldDevice::new(name, drive.size_bytes(), format, why)))
+            }
+            Err(source) => Err(TaggingError::Tags { path: place.clone(), source }),
+        }
     }
 }
 
@@ -201,6 +232,20 @@ fn report(device: &TaggedDevice, made: bool, place: &Path) {
         let (logged, rewritten) = (found.logged, found.rewritten.len());
         info!(%drive, %tags, logged, rewritten, "recovered the tags after a crash");
     }
+    if !found.rewritten.is_empty() {
+        let blocks = found.rewritten.len();
+        warn!(
+            %drive, %tags, blocks,
+            "torn blocks were written again from the log; `pumice kept list` has what they held"
+        );
+    }
+    if !found.left.is_empty() {
+        let blocks = found.left.len();
+        warn!(
+            %drive, %tags, blocks,
+            "the log was not written over newer blocks; `pumice kept list` has what it held for them"
+        );
+    }
     if found.not_kept > 0 {
         let blocks = found.not_kept;
         error!(%drive, %tags, blocks, "torn blocks were not written again: no room to keep their contents");
@@ -213,8 +258,9 @@ fn report(device: &TaggedDevice, made: bool, place: &Path) {
     if !found.lost_pages.is_empty() {
         warn!(%drive, %tags, pages = found.lost_pages.len(), "pages of tags are lost: served unchecked");
     }
-    if device.is_stale() {
-        error!(%drive, %tags, "the tags are stale: nothing is refused");
+    if let Some(evidence) = &found.stale {
+        let what = if device.is_stale() { "nothing is refused" } else { "blocks that differ are refused" };
+        error!(%drive, %tags, %evidence, "the tags are stale: {what}");
     }
 }
 
@@ -244,22 +290,29 @@ mod tests {
 
     fn parse(words: [&str; 5], in_memory: bool) -> Result<Option<Tagging>, String> {
         let [pi, metadata, place, storage_tag, tags] = words.map(|word| (word != "-").then_some(word));
-        let fields = TagFields { pi, metadata, place, storage_tag, atomic: None, tags };
+        let fields = TagFields { pi, metadata, place, storage_tag, tags, ..TagFields::default() };
         Tagging::parse(&fields, in_memory).map_err(|error| error.to_string())
     }
 
     #[test]
     fn fields_that_do_not_go_together_are_refused_by_name() {
         assert_eq!(parse(["-"; 5], false), Ok(None));
-        let tags = Tagging { metadata: Guard::Crc64.into(), place: Some("/t".into()), atomic: None };
+        let tags = Tagging {
+            metadata: Guard::Crc64.into(),
+            place: Some("/t".into()),
+            atomic: None,
+            on_stale: OnStale::Fail,
+        };
         assert_eq!(parse(["64", "-", "-", "-", "/t"], false), Ok(Some(tags)));
-        let memory = Tagging { metadata: Guard::Crc16.into(), place: None, atomic: None };
+        let memory =
+            Tagging { metadata: Guard::Crc16.into(), place: None, atomic: None, on_stale: OnStale::Fail };
         assert_eq!(parse(["16", "-", "-", "-", "-"], true), Ok(Some(memory.clone())));
         // What is the case anyway can be said.
         assert_eq!(parse(["16", "8", "-", "0", "-"], true), Ok(Some(memory)));
         let tuple = MetadataFormat::tuple(Guard::Crc32c);
         let metadata = tuple.with_bytes(64, Place::First).and_then(|all| all.with_storage_bits(40)).unwrap();
-        let large = Tagging { metadata, place: Some("/t".into()), atomic: None };
+        let place = Some("/t".into());
+        let large = Tagging { metadata, place, atomic: None, on_stale: OnStale::Fail };
         assert_eq!(parse(["32", "64", "first", "40", "/t"], false), Ok(Some(large)));
         for (words, in_memory, field) in [
             (["-", "-", "-", "-", "/t"], false, "pi: "),

@@ -303,8 +303,7 @@ fn execute(job: &mut Job, read: &mut Option<SharedBuffer>) -> Result<bool, Fault
     Ok(true)
 }
 
-/// Reads what a host wants to be verified. No block of it is served: one that differs from its tag
-/// does not count towards those after which the tags are called stale.
+/// Reads what a host wants to be verified. No block of it is served, so none counts as refused.
 fn verify(device: &dyn BlockDevice, unchecked: bool, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
     let Some(tagged) = device.tagged().filter(|_| !unchecked) else {
         return read(device, unchecked, offset, into);

@@ -7,7 +7,6 @@ use crate::page::Judged;
 use crate::record::{Change, MAX_ZEROS, apart};
 use crate::view::View;
 use pumice_blockdev::{BlockDevice, IoError, Judgement, Operation, Reader, TagCounts, TagFormat, Tagged};
-use pumice_protect::digest::crc32c;
 use pumice_protect::origin::RestoredTag;
 use std::sync::Arc;
 
@@ -80,7 +79,7 @@ impl Tagged for TaggedDevice {
         for (first, (data, metadata)) in blocks.step_by(most).zip(pieces) {
             let piece = first..first + (data.len() / block) as u64;
             let (tags, others) = apart(&self.geometry, metadata);
-            let sums = data.chunks_exact(block).map(crc32c).collect();
+            let sums = self.geometry.sums(data);
             let logged = self.geometry.carries_data().then(|| data.to_vec());
             let change = Change::Tags { tags, others, sums, data: logged };
             self.carry_write(Operation::Write, piece, change, Payload::Write(data))?;
@@ -94,12 +93,11 @@ impl Tagged for TaggedDevice {
         let len = (metadata.len() / each * block) as u64;
         let blocks = self.whole_blocks(Operation::Zero, offset, len)?;
         let most = self.geometry.max_record_blocks() as usize;
-        let sum = crc32c(&vec![0; block]);
         for (first, metadata) in blocks.step_by(most).zip(metadata.chunks(most * each)) {
             let count = metadata.len() / each;
             let (tags, others) = apart(&self.geometry, metadata);
             let data = self.geometry.carries_data().then(|| vec![0; count * block]);
-            let change = Change::Tags { tags, others, sums: vec![sum; count], data };
+            let change = Change::Tags { tags, others, sums: self.geometry.zero_sums(count), data };
             let piece = first..first + count as u64;
             self.carry_write(Operation::Zero, piece, change, Payload::Zero { discard: frees_room })?;
         }
@@ -124,6 +122,7 @@ impl Tagged for TaggedDevice {
 
     fn vouch(&self, offset: u64, len: u64) -> Result<u64, IoError> {
         let blocks = self.whole_blocks(Operation::Write, offset, len)?;
+        self.check_writable(Operation::Write, offset, len as usize)?;
         let mut count = 0;
         for first in blocks.clone().step_by(MAX_ZEROS as usize) {
             let piece = first..blocks.end.min(first + MAX_ZEROS);

@@ -10,10 +10,7 @@ impl Stepped for TaggedDevice {
     }
 
     fn begin(&self, user: usize, token: u64, command: SteppedCommand) -> Result<(), SteppedCommand> {
-        self.carrier.begin_stepped(user, token, command, |blocks, data| {
-            self.refusals.written(blocks);
-            self.change(blocks.start, data)
-        })
+        self.carrier.begin_stepped(user, token, command, |blocks, data| self.change(blocks.start, data))
     }
 
     fn steps(&self, user: usize, steps: &mut Vec<Step>) {

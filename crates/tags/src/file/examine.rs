@@ -24,7 +24,8 @@ pub(super) fn examine(
     drive: &dyn BlockDevice,
     serial: &str,
 ) -> Result<Examined, TagError> {
-    let header = TagFile::peek(medium)?;
+    let mut header = TagFile::peek(medium)?;
+    header.geometry = header.geometry.with_secret(header.identity);
     check_drive(&header, drive, serial)?;
     let geometry = header.geometry;
     check_length(medium, &header)?;

@@ -77,7 +77,10 @@ impl Recovering<'_> {
             let entry = match self.recovery.outcome(block, readable.then_some(&*bytes), &home) {
                 Outcome::Is(entry) => entry,
                 Outcome::Rewrite(entry, data) => {
-                    torn.push(Torn { block, found: bytes.to_vec(), data });
+                    // Of what is not written over the block, the log has the only copy.
+                    let is_left = self.recovered.stale.is_some();
+                    let (found, data) = if is_left { (data, bytes.to_vec()) } else { (bytes.to_vec(), data) };
+                    torn.push(Torn { block, found, data });
                     entry
                 }
                 Outcome::Damaged(entry) => {
@@ -109,6 +112,11 @@ impl Recovering<'_> {
     /// they are, and reads of them are refused.
     fn write_again(&mut self, torn: &[Torn]) -> Result<(), TagError> {
         let kept = self.keep(torn)?;
+        if self.recovered.stale.is_some() {
+            self.recovered.left.extend(torn.iter().map(|torn| torn.block));
+            self.recovered.not_kept += (torn.len() - kept) as u64;
+            return Ok(());
+        }
         let size = self.file.header.geometry.block_bytes() as u64;
         for Torn { block, data, .. } in &torn[..kept] {
             match self.drive.write_at(block * size, data) {
@@ -159,12 +167,13 @@ impl Recovering<'_> {
             none => none.insert(area.contents()?),
         };
         let blocks: Vec<(u64, &[u8])> = torn.iter().map(|torn| (torn.block, &torn.found[..])).collect();
-        Ok(KeptArea::keep(&area, contents, &blocks, self.now, Why::Recovery, sync)?)
+        let why = if self.recovered.stale.is_some() { Why::Log } else { Why::Recovery };
+        Ok(KeptArea::keep(&area, contents, &blocks, self.now, why, sync)?)
     }
 }
 
 /// Whether a block can be read; an error if the drive fails as a whole.
-fn can_read(drive: &dyn BlockDevice, offset: u64, bytes: &mut [u8]) -> Result<bool, IoError> {
+pub(super) fn can_read(drive: &dyn BlockDevice, offset: u64, bytes: &mut [u8]) -> Result<bool, IoError> {
     match drive.read_at(offset, bytes) {
         Ok(()) => Ok(true),
         Err(error) if error.is_media_error() => Ok(false),

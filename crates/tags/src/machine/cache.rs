@@ -8,6 +8,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// The most pages that are changed and not home. Recovery reads their blocks: 4 GiB at most, with
+/// blocks of 4096 bytes.
+const MOST_CHANGED: usize = 16_384;
+
 /// Whether a page in memory is the one in the tag file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -161,7 +165,7 @@ impl Cache {
 
     /// Whether so many pages are changed that they should be written.
     pub(super) const fn is_full_of_changes(&self) -> bool {
-        self.dirty * 2 > self.most * GROUP_PAGES as usize
+        self.dirty * 2 > self.most * GROUP_PAGES as usize || self.dirty > MOST_CHANGED
     }
 
     /// The states of all pages.

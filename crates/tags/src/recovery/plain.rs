@@ -5,6 +5,7 @@ use super::{Outcome, Recovery};
 use crate::geometry::Geometry;
 use crate::page::{Entry, Opinion, Origin, Tag};
 use crate::record::{Change, MAX_ZEROS, Record};
+use crate::sum::{Sum, Sums};
 use pumice_protect::guard::Guard;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,7 +17,7 @@ struct Version {
     /// The record that made it, and its number in that.
     record: usize,
     at: usize,
-    sum: u32,
+    sum: Option<Sum>,
     data: Data,
 }
 
@@ -52,18 +53,17 @@ impl<'r> Plain<'r> {
     pub(super) fn new(geometry: Geometry, numbers: &[u64], records: &'r [Record]) -> Self {
         let settled = records.iter().map(|record| record.settled).max().unwrap_or(0);
         let zero_guard = geometry.zero_guard();
-        let zero_sum = crc32c::crc32c(&vec![0; geometry.block_bytes()]);
         let mut blocks: BTreeMap<u64, Versions> = BTreeMap::new();
         for (index, (number, record)) in numbers.iter().zip(records).enumerate() {
             for (at, block) in record.blocks().enumerate() {
                 let version = match &*record.change {
                     Change::Tags { tags, sums, data, .. } => {
                         let data = if data.is_some() { Data::Logged } else { Data::Sum };
-                        Version { tag: tags[at], record: index, at, sum: sums[at], data }
+                        Version { tag: tags[at], record: index, at, sum: Some(sums.of(at)), data }
                     }
                     Change::Zeros(_) => {
                         let tag = Tag::written(geometry.tuple(block, zero_guard));
-                        Version { tag, record: index, at, sum: zero_sum, data: Data::Zeros }
+                        Version { tag, record: index, at, sum: None, data: Data::Zeros }
                     }
                 };
                 let versions =
@@ -102,13 +102,22 @@ impl<'r> Plain<'r> {
         let Some(found) = found else {
             return Outcome::Damaged(self.entry(newest));
         };
-        let sum = crc32c::crc32c(found);
+        let guard = self.geometry.format().guard();
+        let fits = |tag: &Tag| match tag.judge(0) {
+            Opinion::Unchecked => true,
+            _ => tag.tuple.guard == guard.of(found),
+        };
+        let holds = |version: &&Version| match (version.data, version.sum) {
+            (Data::Zeros | Data::Logged, _) => self.data(version) == found,
+            (_, Some(sum @ Sum::Keyed(_))) => self.geometry.has_sum(found, sum),
+            (_, Some(sum)) => self.geometry.has_sum(found, sum) && fits(&version.tag),
+            (Data::Sum, None) => unreachable!("only zeros have no sum"),
+        };
         let logged = versions.logged.iter().rev();
         // The newest first: it may be the same data with other tags.
-        if let Some(version) = { logged }.find(|version| version.sum == sum) {
+        if let Some(version) = { logged }.find(holds) {
             return Outcome::Is(self.entry(version));
         }
-        let guard = self.geometry.format().guard();
         let fits = || matches!(home.judge(&self.geometry, guard.of(found)), Opinion::Fits(_));
         if versions.home && fits() {
             return Outcome::Is(home.clone());
@@ -203,7 +212,10 @@ fn records(geometry: &Geometry, next: &mut impl FnMut(u64) -> u64) -> (Vec<u64>,
                 Change::Tags {
                     tags: (first..).zip(&data).map(tag).collect(),
                     others: Vec::new(),
-                    sums: data.iter().map(|data| crc32c::crc32c(data)).collect(),
+                    sums: match next(2) {
+                        0 => Sums::Plain(data.iter().map(|data| crc32c::crc32c(data)).collect()),
+                        _ => geometry.sums(&data.concat()),
+                    },
                     data: geometry.carries_data().then(|| data.concat()),
                 }
             }

@@ -17,6 +17,15 @@ impl Session<'_> {
                 }
             }
         }
+        // A host can make contents of one CRC-32C, and hopes that one is taken for another.
+        let size = self.world.geometry.block_bytes();
+        for block in data.chunks_mut(size) {
+            if self.world.random.one_in(3) {
+                let sum = self.world.random.below(2) as u32;
+                block.copy_from_slice(&forge::with_sum(block, sum));
+                self.world.counts.forged += 1;
+            }
+        }
         data
     }
 
@@ -70,7 +79,7 @@ impl Session<'_> {
                 let change = if zeros {
                     Change::Zeros(blocks.end - blocks.start)
                 } else {
-                    change(&geometry, blocks.start, &data)
+                    change(&geometry, blocks.start, &data, self.world.mutation)
                 };
                 self.commands.insert(id, (blocks.clone(), Kind::Write { data, versions }));
                 self.machine.begin(id, blocks, Request::Write(change.into()));

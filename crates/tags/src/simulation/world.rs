@@ -143,8 +143,10 @@ impl World {
         let flushes = self.mutation != Some(Mutation::NoRecoveryFlush);
         let drive = Drive { inner: &self.drive, flushes };
         let mutation = self.mutation;
-        TagFile::open_with(medium, &drive, "serial", 7, |recovery| recovery.mutation = mutation)
-            .map_err(|error| format!("open: {error}"))
+        TagFile::open_with(medium, &drive, "serial", 7, OnStale::Fail, |recovery| {
+            recovery.mutation = mutation
+        })
+        .map_err(|error| format!("open: {error}"))
     }
 
     pub(super) fn session(&mut self) -> Checked<Session<'_>> {
