@@ -12,7 +12,7 @@ use crate::superblock::Superblock;
 use pumice_blockdev::{Background, BlockDevice, DeviceMedium, FlashCounts, Grains, IoError, Operation};
 use pumice_buffer::AlignedBuffer;
 use pumice_flash::{NandError, Ppn};
-use pumice_ftl::{Census, Content as _, FtlError, Scheme, Stats};
+use pumice_ftl::{Census, Content as _, FtlError, Scheme, Stats, Sums};
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
@@ -64,6 +64,7 @@ pub struct FlashDrive {
     /// Where data of writes wait for the medium.
     buffers: Buffers,
     hashes: Hashes,
+    sums: Sums,
     opened: Instant,
     /// When the last command came or ended, in nanoseconds since it was opened.
     last: AtomicU64,
@@ -97,6 +98,7 @@ impl FlashDrive {
             collecting: Mutex::default(),
             buffers: Buffers::default(),
             hashes: Hashes::of(scheme.plan(), superblock.fingerprint),
+            sums: superblock.sums(),
             opened: Instant::now(),
             last: AtomicU64::new(0),
         })
@@ -251,7 +253,7 @@ impl FlashDrive {
     fn read_run(&self, lpn: u32, first: Ppn, sums: &[u32], buf: &mut [u8]) -> Result<(), IoError> {
         let read = self.device.read_at(self.layout.data_at(first), buf).is_ok();
         for ((lpn, sum), page) in (lpn..).zip(sums).zip(buf.chunks_mut(PAGE)) {
-            if !read || crc32c::crc32c(page) != *sum {
+            if !read || self.sums.of(page) != *sum {
                 page.copy_from_slice(self.read_page(lpn)?.as_ref());
             }
         }
@@ -433,7 +435,7 @@ impl BlockDevice for FlashDrive {
         // Without the lock, which is what writes wait for: the copy, the sums and the hashes.
         let whole = whole_pages(offset, data.len());
         let first = ((offset + whole.start as u64) / PAGE as u64) as u32;
-        let copies = self.buffers.pages(&data[whole], PAGE, self.hashes);
+        let copies = self.buffers.pages(&data[whole], PAGE, self.hashes, &self.sums);
         let mut state = self.lock();
         state.rested = false;
         state.layer.prefetch_run(first, &copies);

@@ -33,7 +33,7 @@ pub(crate) fn mount<M: Medium>(
     scheme: Scheme,
     accept_lost_tags: bool,
 ) -> Result<Layer<M>, FtlError> {
-    let nand = Coded::with_sums(FileNand::new(medium, superblock.layout));
+    let nand = Coded::with_sums(FileNand::new(medium, superblock.layout), superblock.sums());
     recover(nand, config(superblock, scheme), accept_lost_tags)
 }
 

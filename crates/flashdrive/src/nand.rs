@@ -343,7 +343,7 @@ impl<M: Medium> Nand for FileNand<M> {
         let pages: Vec<Ppn> = pages.collect();
         let known = self.ahead.as_ref().is_some_and(|ahead| !pages.is_empty() && ahead.covers(&pages));
         if !known {
-            self.ahead = Ahead::read(&self.medium, self.layout, &pages, &self.buffers);
+            self.ahead = Ahead::read(&self.medium, self.layout, &pages, &self.buffers, None);
         }
     }
 

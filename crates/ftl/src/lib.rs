@@ -15,6 +15,7 @@ mod ftl;
 mod journal;
 mod map;
 mod stats;
+mod sums;
 mod tag;
 mod victim;
 
@@ -27,5 +28,6 @@ pub use ftl::{BlockCount, Census, Config, Flush, Ftl, HashTimes, recover};
 pub use journal::{Image, Journal, LogPlace, NandJournal, NoJournal, Record};
 pub use map::{Map, Owner};
 pub use stats::Stats;
+pub use sums::{DataSum, Keyed, Secret, Sums};
 pub use tag::{Kind, Tag, Tails};
 pub use victim::{BlockFacts, Victim, VictimPolicy};
