@@ -18,13 +18,15 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const PAGE: usize = PAGE_BYTES as usize;
 /// Pages that are looked up under one lock.
 const AT_ONCE: usize = 256;
 /// Bytes that are discarded under one lock.
 const CLEARS: u64 = 64 << 20;
+/// How long a drive may take for the checkpoint with which it is closed.
+const CLOSING: Duration = Duration::from_secs(10);
 /// Changes from one time that the counts are shown to the next.
 const CHANGES: u64 = 64;
 
@@ -347,9 +349,17 @@ fn whole_pages(offset: u64, len: usize) -> Range<usize> {
 
 impl Drop for FlashDrive {
     fn drop(&mut self) {
-        // Best effort: what was flushed is there without it.
+        // Best effort: what was flushed is there without it. The mark comes first, as it takes one
+        // sync: a checkpoint that is cut short leaves what the mark says.
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let _ = state.layer.flush(0).and_then(|_| state.layer.mark());
+        let layer = &mut state.layer;
+        if layer.is_at_checkpoint() {
+            return;
+        }
+        if layer.flush(0).and_then(|_| layer.mark()).is_ok() {
+            let until = Instant::now() + CLOSING;
+            let _ = layer.checkpoint_while(&mut || Instant::now() < until);
+        }
     }
 }
 

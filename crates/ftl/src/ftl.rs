@@ -118,6 +118,8 @@ pub struct Ftl<N, J, C> {
     seq: u64,
     /// All sequence numbers up to this one are durable.
     durable: u64,
+    /// The last number that the last checkpoint knows.
+    checkpointed: u64,
     /// Programs since the last checkpoint.
     since_checkpoint: u64,
     /// Erases since the wear was last looked at.
@@ -178,6 +180,7 @@ where
             lost_contents: BTreeSet::new(),
             seq: 1,
             durable: 0,
+            checkpointed: 0,
             since_checkpoint: 0,
             since_wear: 0,
             changed: 0,
@@ -260,15 +263,31 @@ where
     /// # Errors
     /// If the flash fails.
     pub fn checkpoint(&mut self) -> Result<(), FtlError> {
+        self.checkpoint_while(&mut || true).map(drop)
+    }
+
+    /// Does the same as long as `go_on` says so; it is asked now and then. A checkpoint that is
+    /// given up changes nothing: the one before stands. Says whether it was made.
+    ///
+    /// # Errors
+    /// If the flash fails.
+    pub fn checkpoint_while(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<bool, FtlError> {
         self.sync()?;
         let seq = self.next_seq();
         let geometry = self.nand.geometry();
         let image = Image { seq, geometry, map: &self.map, blocks: &self.blocks, stats: &self.stats };
-        self.journal.checkpoint(&mut self.nand, &image)?;
-        (self.durable, self.said) = (seq, seq);
+        if !self.journal.checkpoint(&mut self.nand, &image, go_on)? {
+            return Ok(false);
+        }
+        (self.durable, self.said, self.checkpointed) = (seq, seq, seq);
         self.tails.clear();
         self.since_checkpoint = 0;
-        Ok(())
+        Ok(true)
+    }
+
+    /// Whether the last checkpoint says all that the flash holds.
+    pub fn is_at_checkpoint(&self) -> bool {
+        self.buffer.is_empty() && self.seq - 1 == self.checkpointed
     }
 
     /// Whether pages, trims or merges are durable of which no tag says so, or records of which

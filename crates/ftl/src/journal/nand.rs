@@ -289,7 +289,8 @@ impl NandJournal {
         stream: &[u8],
         seq: u64,
         number: u64,
-    ) -> Result<(), FtlError> {
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, FtlError> {
         let slot = self.slots[(number % 2) as usize];
         Self::erase(nand, slot)?;
         let tails = Tails::default();
@@ -299,13 +300,16 @@ impl NandJournal {
             let data = self.padded(chunk.to_vec()).into();
             place = self.put(nand, slot, place, &data, &tag(Kind::Checkpoint(pages)))?;
             pages += 1;
+            if !go_on() {
+                return Ok(false);
+            }
         }
         nand.sync()?;
         let mut end = crc32c::crc32c(stream).to_le_bytes().to_vec();
         end.extend((stream.len() as u64).to_le_bytes());
         self.put(nand, slot, place, &self.padded(end).into(), &tag(Kind::CheckpointEnd(pages)))?;
         nand.sync()?;
-        Ok(())
+        Ok(true)
     }
 
     /// The pages of an area that can be read, and belong to a checkpoint if `number` names one.
@@ -478,15 +482,22 @@ impl<N: Nand<Page: Bytes, Oob = Tag>> Journal<N> for NandJournal {
         self.places.iter().any(|place| *place >= most)
     }
 
-    fn checkpoint(&mut self, nand: &mut N, image: &Image<'_>) -> Result<(), FtlError> {
+    fn checkpoint(
+        &mut self,
+        nand: &mut N,
+        image: &Image<'_>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, FtlError> {
         // If this checkpoint is lost, the log before it is needed.
         self.put_second(nand)?;
         let (stream, number) = (image.encode(), self.number + 1);
         let mut left = ATTEMPTS;
-        while let Err(error) = self.try_checkpoint(nand, &stream, image.seq, number) {
-            left -= 1;
-            if error != FtlError::JournalFailed || left == 0 {
-                return Err(error);
+        loop {
+            match self.try_checkpoint(nand, &stream, image.seq, number, go_on) {
+                Ok(true) => break,
+                Ok(false) => return Ok(false),
+                Err(FtlError::JournalFailed) if left > 1 => left -= 1,
+                Err(error) => return Err(error),
             }
         }
         self.number = number;
@@ -494,6 +505,6 @@ impl<N: Nand<Page: Bytes, Oob = Tag>> Journal<N> for NandJournal {
         self.unsynced.clear();
         Self::erase(nand, self.half())?;
         nand.sync()?;
-        Ok(())
+        Ok(true)
     }
 }

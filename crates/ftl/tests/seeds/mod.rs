@@ -266,7 +266,19 @@ pub(crate) fn one_seed<N: Cuttable>(seed: u64) {
         let most = if random.below(2) == 0 { 60 } else { 600 };
         drive.nand_mut().cut_after(random.below(most));
         loop {
-            match step(&mut drive, &mut allowed, &mut random, ahead) {
+            // Some checkpoints are given up, as those with which a drive is closed may be.
+            let given_up = match random.below(200) {
+                0 => {
+                    let mut pages = random.below(12);
+                    let mut go_on = || {
+                        pages = pages.saturating_sub(1);
+                        pages > 0
+                    };
+                    drive.checkpoint_while(&mut go_on).map(drop)
+                }
+                _ => Ok(()),
+            };
+            match given_up.and_then(|()| step(&mut drive, &mut allowed, &mut random, ahead)) {
                 Ok(()) => {}
                 Err(error) if is_cut(&error) => break,
                 Err(error) => panic!("seed {seed}: {error}"),
