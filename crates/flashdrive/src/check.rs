@@ -86,7 +86,7 @@ pub fn examine(path: &Path, every_page: bool, accept_lost_tags: bool) -> Result<
     let superblock = either_superblock(path, &device)?;
     let damaged_slots = slots_of(path, &device, &superblock)?;
     let medium = Overlay::new(DeviceMedium(Arc::clone(&device) as _));
-    let mut layer = mount(medium, &superblock, superblock.scheme, accept_lost_tags)
+    let mut layer = mount(medium, &superblock, superblock.scheme, accept_lost_tags, &mut |_| {})
         .map_err(|source| FlashError::Ftl { path: path.display().to_string(), source })?;
     let (mut damaged, mut pages_read) = (Vec::new(), 0);
     let wanted = if every_page { superblock.logical } else { 0 };
@@ -129,7 +129,7 @@ pub fn repair(path: &Path, accept_lost_tags: bool) -> Result<Repaired, FlashErro
     }
     if accept_lost_tags {
         // Mounting ends with a checkpoint, which is durable.
-        mount(medium, &superblock, superblock.scheme, true)
+        mount(medium, &superblock, superblock.scheme, true, &mut |_| {})
             .map_err(|source| FlashError::Ftl { path: path.display().to_string(), source })?;
     }
     let slots = damaged.iter().filter(|damaged| **damaged).count();

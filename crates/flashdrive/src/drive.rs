@@ -12,7 +12,7 @@ use crate::superblock::Superblock;
 use pumice_blockdev::{Background, BlockDevice, DeviceMedium, FlashCounts, Grains, IoError, Operation};
 use pumice_buffer::AlignedBuffer;
 use pumice_flash::{NandError, Ppn};
-use pumice_ftl::{Census, Content as _, FtlError, Scheme, Stats, Sums};
+use pumice_ftl::{Census, Content as _, FtlError, Progress, Scheme, Stats, Sums};
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
@@ -86,8 +86,22 @@ impl FlashDrive {
         scheme: Scheme,
         name: &str,
     ) -> Result<Self, FtlError> {
+        Self::open_telling(device, superblock, scheme, name, &mut |_| {})
+    }
+
+    /// Does the same, and tells how far it is.
+    ///
+    /// # Errors
+    /// As [`FlashDrive::open`].
+    pub fn open_telling(
+        device: Arc<dyn BlockDevice>,
+        superblock: &Superblock,
+        scheme: Scheme,
+        name: &str,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self, FtlError> {
         let medium = Queued::new(DeviceMedium(Arc::clone(&device)));
-        let mut layer = mount(medium.clone(), superblock, scheme, false)?;
+        let mut layer = mount(medium.clone(), superblock, scheme, false, progress)?;
         Ok(Self {
             counts: Mutex::new(counts(&mut layer)),
             name: name.to_owned(),

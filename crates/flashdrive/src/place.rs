@@ -14,7 +14,7 @@ use pumice_blockdev::{
 };
 use pumice_durable::Unfinished;
 use pumice_flash::BlockId;
-use pumice_ftl::{Coded, Fingerprint, Ftl, NandJournal, Scheme, Secret};
+use pumice_ftl::{Coded, Fingerprint, Ftl, NandJournal, Progress, Scheme, Secret};
 use pumice_units::format_binary;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -344,6 +344,18 @@ pub(crate) fn copy_of(path: &Path, device: &Arc<FileDevice>) -> Result<Option<Su
 /// # Errors
 /// If it cannot be opened or made, or is not as it is asked for.
 pub fn open(spec: &FlashSpec, name: &str) -> Result<(FlashDrive, bool), FlashError> {
+    open_telling(spec, name, &mut |_| {})
+}
+
+/// Does the same, and tells how far it is with the recovery.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_telling(
+    spec: &FlashSpec,
+    name: &str,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(FlashDrive, bool), FlashError> {
     let path = &spec.path;
     let made = at_path(path, found(path))?.is_none();
     if made {
@@ -362,7 +374,7 @@ pub fn open(spec: &FlashSpec, name: &str) -> Result<(FlashDrive, bool), FlashErr
     }
     let superblock = with_secret(path, &device, superblock)?;
     let scheme = spec.dedup.unwrap_or(superblock.scheme);
-    let drive = FlashDrive::open(device, &superblock, scheme, name)
+    let drive = FlashDrive::open_telling(device, &superblock, scheme, name, progress)
         .map_err(|source| FlashError::Ftl { path: spec.to_string(), source })?;
     Ok((drive, made))
 }

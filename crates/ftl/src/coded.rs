@@ -156,6 +156,10 @@ impl<N: Nand<Page: Bytes, Oob = Vec<u8>>> Nand for Coded<N> {
         self.inner.erases(block)
     }
 
+    fn prefetch_tags(&mut self, blocks: impl Iterator<Item = BlockId>) {
+        self.inner.prefetch_tags(blocks);
+    }
+
     fn prefetch(&mut self, pages: impl Iterator<Item = Ppn>) {
         self.inner.prefetch(pages);
     }

@@ -10,7 +10,7 @@ mod write;
 
 pub use census::{BlockCount, Census};
 pub use flush::Flush;
-pub use recover::recover;
+pub use recover::{Progress, recover, recover_telling};
 
 use crate::blocks::Blocks;
 use crate::content::Content;
@@ -281,6 +281,7 @@ where
         }
         (self.durable, self.said, self.checkpointed) = (seq, seq, seq);
         self.tails.clear();
+        self.blocks.log_begins();
         self.since_checkpoint = 0;
         Ok(true)
     }

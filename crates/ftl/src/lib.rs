@@ -24,7 +24,7 @@ pub use content::{Bytes, Content, ContentId, weak_hash};
 pub use dedup::{Lookup, Placement, Plan, Scheme, Stream, Way};
 pub use error::FtlError;
 pub use fingerprint::Fingerprint;
-pub use ftl::{BlockCount, Census, Config, Flush, Ftl, HashTimes, recover};
+pub use ftl::{BlockCount, Census, Config, Flush, Ftl, HashTimes, Progress, recover, recover_telling};
 pub use journal::{Image, Journal, LogPlace, NandJournal, NoJournal, Record};
 pub use map::{Map, Owner};
 pub use stats::Stats;

@@ -5,7 +5,7 @@ use pumice_blockdev::{
     BlockDevice, FileDevice, IoError, LimitedDevice, MarkedDevice, MarksError, MemoryDevice, NoMemory,
     OpenMode, Options, TagFormat, check_memory,
 };
-use pumice_flashdrive::{FlashDrive, FlashError, FlashSpec};
+use pumice_flashdrive::{FlashDrive, FlashError, FlashSpec, Progress};
 use pumice_nvme::spec::identify::Namespace;
 use pumice_protect::block_format::BlockFormat;
 use pumice_protect::format::{Place, Type};
@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tracing::info;
 
 /// What holds a drive's blocks.
@@ -130,10 +131,19 @@ fn last_part(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
+/// How often a drive that is being recovered says how far that is.
+const TOLD_EVERY: Duration = Duration::from_secs(5);
+
 /// Opens a flash drive, and makes it if nothing is at its path.
 fn open_flash(spec: &FlashSpec, label: Option<&str>) -> Result<FlashDrive, FlashError> {
     let name = label.map_or_else(|| last_part(&spec.path), str::to_owned);
-    let (drive, made) = pumice_flashdrive::open(spec, &name)?;
+    let (mut told, path) = (Instant::now(), spec.path.display());
+    let (drive, made) = pumice_flashdrive::open_telling(spec, &name, &mut |Progress { step, done, of }| {
+        if told.elapsed() >= TOLD_EVERY {
+            told = Instant::now();
+            info!(drive = %name, %path, "recovering a flash drive: {done} of {of} {step}");
+        }
+    })?;
     let what = if made { "made a flash drive" } else { "recovered a flash drive" };
     info!(drive = %name, path = %spec.path.display(), used = drive.used_bytes(), "{what}");
     Ok(drive)
