@@ -12,7 +12,7 @@ use pumice_blockdev::{
     BlockDevice, DeviceMedium, FileDevice, MemoryDevice, OpenMode, Options, check_memory, check_new_file,
     free_bytes,
 };
-use pumice_durable::Unfinished;
+use pumice_durable::{Medium, Unfinished};
 use pumice_flash::BlockId;
 use pumice_ftl::{Coded, Fingerprint, Ftl, NandJournal, Progress, Scheme, Secret};
 use pumice_units::format_binary;
@@ -329,6 +329,35 @@ pub(crate) fn superblock_of(path: &Path, device: &Arc<FileDevice>) -> Result<Sup
         return Err(FlashError::Short { path: name(), has, needs });
     }
     Ok(superblock)
+}
+
+/// Whether a file or device holds a flash drive of any version, or what is left of one: a superblock
+/// at the start or at the end. What cannot be read is none.
+#[must_use]
+pub fn is_drive(device: &dyn BlockDevice) -> bool {
+    let (medium, size) = (Read(device), device.size_bytes());
+    let holds = |at| match Superblock::read(&medium, at) {
+        Ok(found) => found != Err(SuperblockError::None),
+        Err(_) => false,
+    };
+    size >= SUPERBLOCK_BYTES && (holds(0) || holds(copy_at(size)))
+}
+
+/// A device that is only looked at.
+struct Read<'d>(&'d dyn BlockDevice);
+
+impl Medium for Read<'_> {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, buf).map_err(pumice_blockdev::IoError::into_io)
+    }
+
+    fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The copy of the superblock at the end of a file or device.

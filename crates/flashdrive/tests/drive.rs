@@ -378,6 +378,8 @@ fn a_lost_tag_stops_the_drive_until_it_is_accepted() {
     let killed = folder.path().join("killed");
     std::fs::copy(&path, &killed).unwrap();
     drop(drive);
+    let closed = |path: &Path| examine(path, false, false).unwrap().was_closed;
+    assert!(closed(&path) && !closed(&killed));
     let path = killed;
     let layout = {
         let device = FileDevice::open(&path, OpenMode::ReadOnly, Options::default()).unwrap();

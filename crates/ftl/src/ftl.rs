@@ -114,6 +114,8 @@ pub struct Ftl<N, J, C> {
     /// pages whose content is.
     lost_tags: BTreeSet<Ppn>,
     lost_contents: BTreeSet<u32>,
+    /// It was recovered from a checkpoint after which nothing happened.
+    was_closed: bool,
     /// The next sequence number.
     seq: u64,
     /// All sequence numbers up to this one are durable.
@@ -178,6 +180,7 @@ where
             stats: Stats::default(),
             lost_tags: BTreeSet::new(),
             lost_contents: BTreeSet::new(),
+            was_closed: false,
             seq: 1,
             durable: 0,
             checkpointed: 0,
@@ -192,6 +195,13 @@ where
             journal,
             config,
         })
+    }
+
+    /// Whether the flash was closed when it was recovered: nothing had happened since its last
+    /// checkpoint. Of a flash that was not, the recovery cannot know whether pages without a tag
+    /// were flushed, if that was the last thing that happened.
+    pub fn was_closed(&self) -> bool {
+        self.was_closed
     }
 
     /// What the recovery of this drive passed over although it was durable, because the caller

@@ -217,7 +217,7 @@ pub fn recover_telling<N: Nand<Page: Bytes, Oob = Tag>>(
         ftl.journal.begin_log(&mut ftl.nand)?;
         ftl.sync()?;
         ftl.durable = since;
-        ftl.checkpointed = ftl.seq - 1;
+        (ftl.checkpointed, ftl.was_closed) = (ftl.seq - 1, true);
         return Ok(ftl);
     }
     progress(Progress { step: "checkpoints", done: 0, of: 1 });

@@ -27,6 +27,9 @@ pub enum Backend {
     Memory(u64),
     /// A block device or an image file.
     Path(PathBuf),
+    /// A block device or an image file, also one that holds a flash drive: its bytes are served as
+    /// they are.
+    Plain(PathBuf),
     /// A flash drive in a file or on a block device: the translation layer is the node's.
     Flash(FlashSpec),
 }
@@ -48,6 +51,11 @@ pub enum BackendError {
     /// The flash drive cannot be opened or made.
     #[error(transparent)]
     Flash(#[from] FlashError),
+    /// It holds a flash drive, and is to be served as it is.
+    #[error(
+        "{0}: it is a flash drive, which a host must not write to as it is: serve it as flash:{0}, or as plain:{0} if a host has made it one"
+    )]
+    IsFlash(String),
     /// Its tags cannot be used, or what was asked for makes no sense.
     #[error(transparent)]
     Tags(#[from] TaggingError),
@@ -84,10 +92,13 @@ pub enum BackendError {
 impl FromStr for Backend {
     type Err = BackendError;
 
-    /// `mem:SIZE`, `flash:PATH[,capacity=SIZE][,op=PERCENT][,dedup=SCHEME]`, or a path.
+    /// `mem:SIZE`, `flash:PATH[,capacity=SIZE][,op=PERCENT][,dedup=SCHEME]`, `plain:PATH` or a path.
     fn from_str(text: &str) -> Result<Self, BackendError> {
         if let Some(flash) = text.strip_prefix("flash:") {
             return Ok(Self::Flash(flash.parse()?));
+        }
+        if let Some(path) = text.strip_prefix("plain:") {
+            return Ok(Self::Plain(path.into()));
         }
         let Some(size) = text.strip_prefix("mem:") else { return Ok(Self::Path(text.into())) };
         parse_size(size)
@@ -101,6 +112,7 @@ impl std::fmt::Display for Backend {
         match self {
             Self::Memory(size) => write!(f, "mem:{size}"),
             Self::Path(path) => path.display().fmt(f),
+            Self::Plain(path) => write!(f, "plain:{}", path.display()),
             Self::Flash(spec) => write!(f, "flash:{spec}"),
         }
     }
@@ -112,7 +124,7 @@ impl Backend {
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Memory(_) => None,
-            Self::Path(path) => Some(path),
+            Self::Path(path) | Self::Plain(path) => Some(path),
             Self::Flash(spec) => Some(&spec.path),
         }
     }
@@ -284,8 +296,11 @@ impl Drive {
                 // A mark comes before a tag.
                 (Arc::new(MarkedDevice::in_memory(device, block_size)), None)
             }
-            Backend::Path(path) => {
+            Backend::Path(path) | Backend::Plain(path) => {
                 let device = FileDevice::open(path, OpenMode::ReadWrite, Options::default())?;
+                if matches!(backend, Backend::Path(_)) && pumice_flashdrive::is_drive(&device) {
+                    return Err(BackendError::IsFlash(path.display().to_string()));
+                }
                 let real = path.canonicalize().unwrap_or_else(|_| path.clone());
                 let device = device.named(label.map_or_else(|| last_part(&real), str::to_owned));
                 let device = match tagging.and_then(|tagging| tagging.atomic) {

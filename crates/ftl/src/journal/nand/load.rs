@@ -152,9 +152,8 @@ impl NandJournal {
         let mut stream = Vec::with_capacity(slot.pages as usize * self.geometry.page_bytes as usize);
         let mut next = 0;
         for block in slot.copies.chunk_by(|a, b| self.geometry.block_of(a.0) == self.geometry.block_of(b.0)) {
-            // The first copy of each; if it is damaged, the second is read by itself.
-            let first = |at: &usize| *at == 0 || block[*at].1 != block[*at - 1].1;
-            nand.prefetch((0..block.len()).filter(first).map(|at| block[at].0));
+            // Both copies: to read what lies between the first ones costs less than a read for each.
+            nand.prefetch(block.iter().map(|(page, _)| *page));
             for (page, n) in block {
                 if *n == next
                     && let Some(data) = data_of(nand, *page)?
