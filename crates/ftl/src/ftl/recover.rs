@@ -244,10 +244,14 @@ fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
     // owner was lost. Pages of one owner are kept until then.
     let mut own = vec![u32::MAX; found.checkpoint.table.len()];
     let mut lost = Vec::new();
+    let nothing_new = known.facts.are_none();
     for lpn in 0..found.checkpoint.table.len() as u32 {
         if lpn.is_multiple_of(TOLD_EVERY) {
             let of = found.checkpoint.table.len() as u64;
             progress(Progress { step: "logical pages", done: lpn.into(), of });
+        }
+        if nothing_new && entry_of(found.checkpoint.table[lpn as usize]).is_none() {
+            continue;
         }
         let (facts, trimmed) = known.facts.of(lpn);
         let mut settled = None;

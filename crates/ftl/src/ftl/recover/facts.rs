@@ -75,6 +75,11 @@ impl Facts {
         self.facts.push((lpn, seq, fact));
     }
 
+    /// Whether there are no facts and no trims.
+    pub(super) fn are_none(&self) -> bool {
+        self.facts.is_empty() && self.trims.is_empty()
+    }
+
     /// All facts are there. These records are those of the log.
     pub(super) fn settle(&mut self, records: &[Record]) {
         let trims = records.iter().filter_map(|record| match *record {
