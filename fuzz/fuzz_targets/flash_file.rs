@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use pumice_blockdev::{BlockDevice, DeviceMedium, MemoryDevice};
 use pumice_durable::Medium;
 use pumice_flashdrive::{FileNand, FlashDrive, Layout, Page, Superblock};
-use pumice_ftl::{Coded, Config, Fingerprint, Ftl, NandJournal, Scheme};
+use pumice_ftl::{Coded, Config, Fingerprint, Ftl, NandJournal, Scheme, Secret};
 use pumice_fuzz::{Bytes, take};
 use std::sync::{Arc, OnceLock};
 
@@ -18,10 +18,11 @@ fn made() -> &'static (Superblock, Vec<u8>) {
     MADE.get_or_init(|| {
         let (layout, logical) = Layout::of_drive(PAGES * 4096, 700).expect("a drive");
         let (scheme, fingerprint) = (Scheme::Offline, Fingerprint::Blake3);
-        let superblock = Superblock { identity: [7; 16], layout, logical, op: 700, scheme, fingerprint };
+        let (identity, secret) = ([7; 16], Some(Secret([6; 32])));
+        let superblock = Superblock { identity, layout, logical, op: 700, scheme, fingerprint, secret };
         let device = Arc::new(MemoryDevice::new("flash", layout.file_bytes()));
         let medium = DeviceMedium(Arc::clone(&device) as _);
-        let nand = Coded::new(FileNand::erased(medium.clone(), layout));
+        let nand = Coded::new(FileNand::erased(medium.clone(), layout), superblock.sums());
         let journal = NandJournal::new(layout.geometry(), logical);
         let config = Config::new(logical, scheme);
         drop(Ftl::<_, _, Page>::format(nand, journal, config).expect("a drive"));

@@ -206,6 +206,9 @@ struct Document {
 struct Check {
     result: &'static str,
     pages_read: u32,
+    /// It was closed. If not, nothing shows whether what was written last is older than what was
+    /// flushed.
+    was_closed: bool,
     damaged: Vec<Damage>,
     damaged_pages: usize,
     contradictions: Vec<String>,
@@ -304,6 +307,10 @@ fn check_text(check: &Check) -> String {
     }
     for contradiction in &check.contradictions {
         text += &format!("  tables: {contradiction}\n");
+    }
+    if !check.was_closed {
+        text += "  it was not closed: if tags of the last pages before that are lost, nothing shows whether \
+                 they were flushed, and older versions stand\n";
     }
     for loss in &check.lost {
         text += &format!("  lost: {}\n", loss.error);
@@ -405,6 +412,7 @@ fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
             (false, false) => "damaged",
         },
         pages_read: found.pages_read,
+        was_closed: found.was_closed,
         damaged: damaged.collect(),
         damaged_pages: found.damaged.len(),
         contradictions: found.contradictions.clone(),

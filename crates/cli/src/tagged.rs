@@ -20,7 +20,7 @@ pub(crate) fn split(name: &Path) -> Result<(PathBuf, Option<Tagging>), Failure> 
     let source: DriveSource = text.parse().map_err(|error| Failure::new(format!("{text}: {error}")))?;
     match source.backend {
         Backend::Path(path) => Ok((path, source.tagging)),
-        Backend::Memory(_) | Backend::Flash(_) => {
+        Backend::Memory(_) | Backend::Plain(_) | Backend::Flash(_) => {
             Err(Failure::new(format!("{text}: a drive in memory or of flash exists only in its node")))
         }
     }

@@ -8,6 +8,7 @@
 
 mod error;
 mod faults;
+mod forge;
 mod geometry;
 mod memory;
 mod nand;
@@ -17,6 +18,7 @@ mod slot;
 
 pub use error::NandError;
 pub use faults::{Faults, Tear};
+pub use forge::forge_crc32c;
 pub use geometry::{BlockId, Geometry, Nanos, Ppn};
 pub use memory::{MemoryNand, Timing};
 pub use nand::{Nand, PageRead};

@@ -92,6 +92,10 @@ pub trait Nand {
     /// look at the tag again.
     fn vouch(&mut self, _page: Ppn) {}
 
+    /// The tags of these blocks are about to be read. It changes nothing but how long that takes.
+    /// What was read ahead of tags before is forgotten.
+    fn prefetch_tags(&mut self, _blocks: impl Iterator<Item = BlockId>) {}
+
     /// These pages of a closed block are about to be read, in this order. It changes nothing but
     /// how long that takes. What was read ahead before is forgotten.
     fn prefetch(&mut self, _pages: impl Iterator<Item = Ppn>) {}
@@ -139,6 +143,10 @@ impl<N: Nand> Nand for &mut N {
 
     fn vouch(&mut self, page: Ppn) {
         (**self).vouch(page);
+    }
+
+    fn prefetch_tags(&mut self, blocks: impl Iterator<Item = BlockId>) {
+        (**self).prefetch_tags(blocks);
     }
 
     fn prefetch(&mut self, pages: impl Iterator<Item = Ppn>) {

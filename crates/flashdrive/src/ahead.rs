@@ -6,6 +6,7 @@ use crate::page::{Buffers, LONGEST, Page};
 use pumice_buffer::AlignedBuffer;
 use pumice_durable::{Held, Medium};
 use pumice_flash::{BlockId, Ppn};
+use pumice_ftl::Sums;
 
 const OOB: usize = OOB_BYTES as usize;
 /// Bytes that are read from the medium as one, at most.
@@ -25,12 +26,14 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// Reads pages of a block, in this order. None if its tags cannot be read as a whole.
+    /// Reads pages of a block, in this order, and sums them if it is said how. None if its tags
+    /// cannot be read as a whole.
     pub(crate) fn read<M: Medium>(
         medium: &M,
         layout: Layout,
         pages: &[Ppn],
         buffers: &Buffers,
+        sums: Option<&Sums>,
     ) -> Option<Self> {
         let block = layout.geometry().block_of(*pages.first()?);
         let mut footer = vec![0; layout.footer_bytes()];
@@ -40,7 +43,7 @@ impl Ahead {
             let (all, lost) = side_by_side(medium, layout, some, buffers);
             for (n, page) in some.iter().enumerate() {
                 let bytes = n * layout.page_bytes()..(n + 1) * layout.page_bytes();
-                let data = (!lost.contains(page)).then(|| Page::with_sum(all.part(bytes)));
+                let data = (!lost.contains(page)).then(|| Page::of(all.part(bytes), sums));
                 found.push((page.0, data));
             }
         }

@@ -39,6 +39,9 @@ pub struct Examined {
     pub damaged: Vec<DamagedPage>,
     /// Tables that contradict each other; none in a sound drive.
     pub contradictions: Vec<String>,
+    /// It was closed. If not, what was flushed last cannot be told from what a cut took, should its
+    /// tags be lost: nothing shows then that older versions stand.
+    pub was_closed: bool,
     /// What was durable and is lost: tags, and contents of logical pages. The drive can be
     /// recovered only without them.
     pub lost: Vec<FtlError>,
@@ -86,7 +89,7 @@ pub fn examine(path: &Path, every_page: bool, accept_lost_tags: bool) -> Result<
     let superblock = either_superblock(path, &device)?;
     let damaged_slots = slots_of(path, &device, &superblock)?;
     let medium = Overlay::new(DeviceMedium(Arc::clone(&device) as _));
-    let mut layer = mount(medium, &superblock, superblock.scheme, accept_lost_tags)
+    let mut layer = mount(medium, &superblock, superblock.scheme, accept_lost_tags, &mut |_| {})
         .map_err(|source| FlashError::Ftl { path: path.display().to_string(), source })?;
     let (mut damaged, mut pages_read) = (Vec::new(), 0);
     let wanted = if every_page { superblock.logical } else { 0 };
@@ -99,7 +102,19 @@ pub fn examine(path: &Path, every_page: bool, accept_lost_tags: bool) -> Result<
     let contradictions = if every_page { layer.contradictions() } else { Vec::new() };
     let lost = layer.passed_over();
     let (census, stats, wear) = (layer.census(), layer.stats(), layer.wear());
-    Ok(Examined { superblock, damaged_slots, census, stats, wear, pages_read, damaged, contradictions, lost })
+    let was_closed = layer.was_closed();
+    Ok(Examined {
+        superblock,
+        damaged_slots,
+        census,
+        stats,
+        wear,
+        pages_read,
+        damaged,
+        contradictions,
+        was_closed,
+        lost,
+    })
 }
 
 /// What was repaired.
@@ -129,7 +144,7 @@ pub fn repair(path: &Path, accept_lost_tags: bool) -> Result<Repaired, FlashErro
     }
     if accept_lost_tags {
         // Mounting ends with a checkpoint, which is durable.
-        mount(medium, &superblock, superblock.scheme, true)
+        mount(medium, &superblock, superblock.scheme, true, &mut |_| {})
             .map_err(|source| FlashError::Ftl { path: path.display().to_string(), source })?;
     }
     let slots = damaged.iter().filter(|damaged| **damaged).count();

@@ -12,19 +12,21 @@ use crate::superblock::Superblock;
 use pumice_blockdev::{Background, BlockDevice, DeviceMedium, FlashCounts, Grains, IoError, Operation};
 use pumice_buffer::AlignedBuffer;
 use pumice_flash::{NandError, Ppn};
-use pumice_ftl::{Census, Content as _, FtlError, Scheme, Stats};
+use pumice_ftl::{Census, Content as _, FtlError, Progress, Scheme, Stats, Sums};
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const PAGE: usize = PAGE_BYTES as usize;
 /// Pages that are looked up under one lock.
 const AT_ONCE: usize = 256;
 /// Bytes that are discarded under one lock.
 const CLEARS: u64 = 64 << 20;
+/// How long a drive may take for the checkpoint with which it is closed.
+const CLOSING: Duration = Duration::from_secs(10);
 /// Changes from one time that the counts are shown to the next.
 const CHANGES: u64 = 64;
 
@@ -64,6 +66,7 @@ pub struct FlashDrive {
     /// Where data of writes wait for the medium.
     buffers: Buffers,
     hashes: Hashes,
+    sums: Sums,
     opened: Instant,
     /// When the last command came or ended, in nanoseconds since it was opened.
     last: AtomicU64,
@@ -83,8 +86,22 @@ impl FlashDrive {
         scheme: Scheme,
         name: &str,
     ) -> Result<Self, FtlError> {
+        Self::open_telling(device, superblock, scheme, name, &mut |_| {})
+    }
+
+    /// Does the same, and tells how far it is.
+    ///
+    /// # Errors
+    /// As [`FlashDrive::open`].
+    pub fn open_telling(
+        device: Arc<dyn BlockDevice>,
+        superblock: &Superblock,
+        scheme: Scheme,
+        name: &str,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self, FtlError> {
         let medium = Queued::new(DeviceMedium(Arc::clone(&device)));
-        let mut layer = mount(medium.clone(), superblock, scheme, false)?;
+        let mut layer = mount(medium.clone(), superblock, scheme, false, progress)?;
         Ok(Self {
             counts: Mutex::new(counts(&mut layer)),
             name: name.to_owned(),
@@ -97,6 +114,7 @@ impl FlashDrive {
             collecting: Mutex::default(),
             buffers: Buffers::default(),
             hashes: Hashes::of(scheme.plan(), superblock.fingerprint),
+            sums: superblock.sums(),
             opened: Instant::now(),
             last: AtomicU64::new(0),
         })
@@ -251,7 +269,7 @@ impl FlashDrive {
     fn read_run(&self, lpn: u32, first: Ppn, sums: &[u32], buf: &mut [u8]) -> Result<(), IoError> {
         let read = self.device.read_at(self.layout.data_at(first), buf).is_ok();
         for ((lpn, sum), page) in (lpn..).zip(sums).zip(buf.chunks_mut(PAGE)) {
-            if !read || crc32c::crc32c(page) != *sum {
+            if !read || self.sums.of(page) != *sum {
                 page.copy_from_slice(self.read_page(lpn)?.as_ref());
             }
         }
@@ -345,9 +363,17 @@ fn whole_pages(offset: u64, len: usize) -> Range<usize> {
 
 impl Drop for FlashDrive {
     fn drop(&mut self) {
-        // Best effort: what was flushed is there without it.
+        // Best effort: what was flushed is there without it. The mark comes first, as it takes one
+        // sync: a checkpoint that is cut short leaves what the mark says.
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let _ = state.layer.flush(0).and_then(|_| state.layer.mark());
+        let layer = &mut state.layer;
+        if layer.is_at_checkpoint() {
+            return;
+        }
+        if layer.flush(0).and_then(|_| layer.mark()).is_ok() {
+            let until = Instant::now() + CLOSING;
+            let _ = layer.checkpoint_while(&mut || Instant::now() < until);
+        }
     }
 }
 
@@ -433,7 +459,7 @@ impl BlockDevice for FlashDrive {
         // Without the lock, which is what writes wait for: the copy, the sums and the hashes.
         let whole = whole_pages(offset, data.len());
         let first = ((offset + whole.start as u64) / PAGE as u64) as u32;
-        let copies = self.buffers.pages(&data[whole], PAGE, self.hashes);
+        let copies = self.buffers.pages(&data[whole], PAGE, self.hashes, &self.sums);
         let mut state = self.lock();
         state.rested = false;
         state.layer.prefetch_run(first, &copies);

@@ -5,7 +5,7 @@ use crate::page::Page;
 use crate::superblock::Superblock;
 use pumice_blockdev::FlashCounts;
 use pumice_durable::Medium;
-use pumice_ftl::{Coded, Config, Ftl, FtlError, NandJournal, Scheme, recover};
+use pumice_ftl::{Coded, Config, Ftl, FtlError, NandJournal, Progress, Scheme, recover_telling};
 
 /// The translation layer over a medium.
 pub(crate) type Layer<M> = Ftl<Coded<FileNand<M>>, NandJournal, Page>;
@@ -15,9 +15,7 @@ pub(crate) fn config(superblock: &Superblock, scheme: Scheme) -> Config {
     let logical = superblock.logical;
     Config {
         fingerprint: superblock.fingerprint,
-        // A checkpoint stops all others. Recovery reads the footers of what was programmed since:
-        // 32 MiB for a GiB of data.
-        checkpoint_every: u64::from(logical / 8).max(262_144),
+        checkpoint_every: checkpoint_every(logical),
         // The more blocks share a sync, the fewer syncs are made for erases alone.
         erase_at_once: (superblock.layout.geometry().blocks / 16).clamp(16, 128),
         ahead: (superblock.layout.geometry().blocks / 128).clamp(2, 32),
@@ -26,15 +24,23 @@ pub(crate) fn config(superblock: &Superblock, scheme: Scheme) -> Config {
     }
 }
 
+/// Programs from one checkpoint to the next. A checkpoint stops all others, and is two copies of the
+/// map; recovery reads the footers of what was programmed since, 32 MiB for a GiB of data. From 256
+/// GiB on recovery is what counts, from 1 TiB on the checkpoint: a 16th of what is written.
+fn checkpoint_every(logical: u32) -> u64 {
+    u64::from(logical / 8).clamp(262_144, u64::from(logical / 32).max(8 << 20))
+}
+
 /// Recovers what a medium holds.
 pub(crate) fn mount<M: Medium>(
     medium: M,
     superblock: &Superblock,
     scheme: Scheme,
     accept_lost_tags: bool,
+    progress: &mut dyn FnMut(Progress),
 ) -> Result<Layer<M>, FtlError> {
-    let nand = Coded::with_sums(FileNand::new(medium, superblock.layout));
-    recover(nand, config(superblock, scheme), accept_lost_tags)
+    let nand = Coded::with_sums(FileNand::new(medium, superblock.layout), superblock.sums());
+    recover_telling(nand, config(superblock, scheme), accept_lost_tags, progress)
 }
 
 /// What a translation layer did and holds.

@@ -35,6 +35,7 @@ pub use nand::FileNand;
 pub use outbox::{Job, Outbox};
 pub use overlay::Overlay;
 pub use page::Page;
-pub use place::{check_place, format, in_memory, open, plan};
+pub use place::{check_place, format, in_memory, is_drive, open, open_telling, plan};
+pub use pumice_ftl::Progress;
 pub use spec::{FlashSpec, bare, format_op};
 pub use superblock::{Superblock, SuperblockError};

@@ -48,6 +48,8 @@ pub struct FileNand<M> {
     /// Units of a footer that were read last, and where they lie.
     units: Option<(Range<u64>, AlignedBuffer)>,
     ahead: Option<Ahead>,
+    /// Footers that were read before they were asked for.
+    footers: BTreeMap<u32, AlignedBuffer>,
     /// For what is read to be written elsewhere.
     buffers: Buffers,
     /// Erases since the drive was opened.
@@ -71,6 +73,7 @@ impl<M: Medium> FileNand<M> {
             zeros: Held::new(vec![0; layout.footer_bytes()]),
             units: None,
             ahead: None,
+            footers: BTreeMap::new(),
             buffers: Buffers::default(),
             erases: vec![0; blocks],
             // What an earlier process wrote is perhaps not durable.
@@ -186,6 +189,7 @@ impl<M: Medium> FileNand<M> {
         let at = self.layout.footer_at(BlockId(block)) + start as u64;
         self.written = true;
         self.units = None;
+        self.footers.remove(&block);
         if let Err(error) = self.medium.write_soon(at, &open.footer[start..end]) {
             return Err(self.fail("writing tags", &error));
         }
@@ -199,6 +203,9 @@ impl<M: Medium> FileNand<M> {
         let ahead = self.ahead.as_ref().filter(|ahead| ahead.block.0 == block);
         if let Some(oob) = ahead.and_then(|ahead| ahead.oob(index)) {
             return programmed(page, oob);
+        }
+        if let Some(footer) = self.footers.get(&block) {
+            return programmed(page, &footer[index as usize * OOB..][..OOB]);
         }
         let unit = self.layout.unit();
         let at = self.layout.footer_at(BlockId(block)) + (index as usize * OOB) as u64;
@@ -291,6 +298,7 @@ impl<M: Medium> Nand for FileNand<M> {
         self.may_write()?;
         self.close(block.0);
         self.units = None;
+        self.footers.remove(&block.0);
         self.ahead = self.ahead.take().filter(|ahead| ahead.block != block);
         self.next[block.0 as usize] = Some(0);
         self.erases[block.0 as usize] += 1;
@@ -330,6 +338,7 @@ impl<M: Medium> Nand for FileNand<M> {
         let start = within / unit * unit;
         let tags = open.footer[start..start + unit].to_vec();
         (self.written, self.units) = (true, None);
+        self.footers.remove(&block);
         let at = self.layout.footer_at(BlockId(block)) + start as u64;
         // Copied: the next draft replaces its bytes.
         let written = self.medium.write_soon(self.layout.data_at(page), data.as_ref());
@@ -339,11 +348,22 @@ impl<M: Medium> Nand for FileNand<M> {
         }
     }
 
+    fn prefetch_tags(&mut self, blocks: impl Iterator<Item = BlockId>) {
+        self.footers.clear();
+        for block in blocks.filter(|block| block.0 < self.layout.geometry().blocks) {
+            let mut footer = AlignedBuffer::new(self.layout.footer_bytes());
+            // What cannot be read as a whole is read piece by piece, when it is asked for.
+            if self.medium.read_at(self.layout.footer_at(block), &mut footer).is_ok() {
+                self.footers.insert(block.0, footer);
+            }
+        }
+    }
+
     fn prefetch(&mut self, pages: impl Iterator<Item = Ppn>) {
         let pages: Vec<Ppn> = pages.collect();
         let known = self.ahead.as_ref().is_some_and(|ahead| !pages.is_empty() && ahead.covers(&pages));
         if !known {
-            self.ahead = Ahead::read(&self.medium, self.layout, &pages, &self.buffers);
+            self.ahead = Ahead::read(&self.medium, self.layout, &pages, &self.buffers, None);
         }
     }
 

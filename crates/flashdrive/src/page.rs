@@ -1,9 +1,7 @@
 //! Pages on their way to the file: bytes that are held, not copied, with what is known of them.
 
 use pumice_durable::Held;
-use pumice_ftl::{Bytes, Content, Fingerprint, Plan, weak_hash};
-use pumice_protect::guard::Guard;
-use pumice_protect::kernels::{Kernels, Spacing};
+use pumice_ftl::{Bytes, Content, Fingerprint, Plan, Sums, weak_hash};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes in one buffer, at most.
@@ -17,7 +15,7 @@ const AT_ONCE: usize = 16;
 /// Buffers of a size that are kept.
 const KEPT: usize = 16;
 
-/// The bytes of a page, with sums and hashes that were taken of them already.
+/// The bytes of a page, with the sum of its drive and the hashes that were taken of them already.
 #[derive(Debug, Clone)]
 pub struct Page {
     bytes: Held,
@@ -27,9 +25,9 @@ pub struct Page {
 }
 
 impl Page {
-    /// These bytes, with their sum.
-    pub(crate) fn with_sum(bytes: Held) -> Self {
-        let sum = Some(crc32c::crc32c(&bytes));
+    /// These bytes, with their sum if it is asked for.
+    pub(crate) fn of(bytes: Held, sums: Option<&Sums>) -> Self {
+        let sum = sums.map(|sums| sums.of(&bytes));
         Self { bytes, sum, weak: None, key: None }
     }
 
@@ -76,8 +74,8 @@ impl Content for Page {
 }
 
 impl Bytes for Page {
-    fn sum(&self) -> u32 {
-        self.sum.unwrap_or_else(|| crc32c::crc32c(&self.bytes))
+    fn sum(&self, sums: &Sums) -> u32 {
+        self.sum.unwrap_or_else(|| sums.of(&self.bytes))
     }
 
     fn know_sum(&mut self, sum: u32) {
@@ -154,7 +152,7 @@ impl Buffers {
     }
 
     /// Copies of whole pages of `page_bytes`, with their sums and these hashes.
-    pub(crate) fn pages(&self, data: &[u8], page_bytes: usize, hashes: Hashes) -> Vec<Page> {
+    pub(crate) fn pages(&self, data: &[u8], page_bytes: usize, hashes: Hashes, sums: &Sums) -> Vec<Page> {
         let mut pages = Vec::with_capacity(data.len() / page_bytes);
         for data in data.chunks(LONGEST) {
             let (mut lent, first) = (self.lend(data.len()), pages.len());
@@ -166,15 +164,11 @@ impl Buffers {
                 let at = lent.bytes.len();
                 lent.bytes.extend_from_slice(some);
                 let some = &lent.bytes[at..];
-                let mut sums = [0; AT_ONCE];
-                let sums = &mut sums[..some.len() / page_bytes];
-                let spacing = Spacing { len: page_bytes, pitch: page_bytes };
-                Kernels::best().blocks(Guard::Crc32c, some, spacing, sums);
                 let keys = hashes.key.map(|by| (by, by.keys(some, page_bytes)));
                 for (n, page) in some.chunks(page_bytes).enumerate() {
                     let weak = hashes.weak.then(|| weak_hash(page));
                     let key = keys.as_ref().map(|(by, keys)| (*by, keys[n]));
-                    known.push((sums[n] as u32, weak, key));
+                    known.push((sums.of(page), weak, key));
                 }
             }
             let all = Held::new(lent);
@@ -193,18 +187,20 @@ impl Buffers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pumice_ftl::Secret;
 
     #[test]
     fn what_is_known_of_a_page_is_what_it_would_say_itself_and_buffers_come_back() {
         let buffers = Buffers::default();
         let data: Vec<u8> = (0..600_u32 << 10).map(|i| (i ^ i >> 12) as u8).collect();
         let hashes = Hashes { weak: true, key: Some(Fingerprint::Blake3) };
+        let sums = Sums::keyed(&Secret([3; 32]), 4096);
         for _ in 0..3 {
-            let pages = buffers.pages(&data, 4096, hashes);
+            let pages = buffers.pages(&data, 4096, hashes, &sums);
             assert_eq!(pages.len(), 150);
             for (page, bytes) in pages.iter().zip(data.chunks(4096)) {
                 let plain = bytes.to_vec();
-                assert_eq!((page.sum, page.weak), (Some(plain.sum()), Some(plain.weak())));
+                assert_eq!((page.sum, page.weak), (Some(plain.sum(&sums)), Some(plain.weak())));
                 assert_eq!(page.key, Some((Fingerprint::Blake3, plain.key(Fingerprint::Blake3))));
                 assert_eq!(page.key(Fingerprint::Sha1), plain.key(Fingerprint::Sha1));
                 assert_eq!(page.as_ref(), bytes);
@@ -215,7 +211,7 @@ mod tests {
         // Two of 256 KiB, and one for the last 88 KiB.
         assert_eq!(kept, [0, 0, 0, 0, 0, 1, 2]);
         let none = Hashes { weak: false, key: None };
-        assert_eq!(buffers.pages(&data[..4096], 4096, none)[0].key, None);
+        assert_eq!(buffers.pages(&data[..4096], 4096, none, &sums)[0].key, None);
         assert_eq!(buffers.0.lock().unwrap()[0].len(), 1);
     }
 }

@@ -12,13 +12,13 @@ use pumice_blockdev::{
     BlockDevice, DeviceMedium, FileDevice, MemoryDevice, OpenMode, Options, check_memory, check_new_file,
     free_bytes,
 };
-use pumice_durable::Unfinished;
+use pumice_durable::{Medium, Unfinished};
 use pumice_flash::BlockId;
-use pumice_ftl::{Coded, Fingerprint, Ftl, NandJournal, Scheme};
+use pumice_ftl::{Coded, Fingerprint, Ftl, NandJournal, Progress, Scheme, Secret};
 use pumice_units::format_binary;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,6 +37,13 @@ fn random() -> u64 {
 /// A number that no other drive has.
 fn identity() -> [u8; 16] {
     ((u128::from(random()) << 64) | u128::from(random())).to_le_bytes()
+}
+
+/// A secret that nobody can guess.
+fn draw() -> io::Result<Secret> {
+    let mut bytes = [0; 32];
+    File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes))?;
+    Ok(Secret(bytes))
 }
 
 /// The largest capacity whose drive fits into so many bytes.
@@ -81,7 +88,9 @@ fn laid_out(spec: &FlashSpec, capacity: Option<u64>, op: u32) -> Result<Superblo
     let (layout, logical) = Layout::of_drive(capacity, op)
         .map_err(|source| FlashError::Layout { path: spec.to_string(), source })?;
     let scheme = spec.dedup.unwrap_or(Scheme::None);
-    Ok(Superblock { identity: identity(), layout, logical, op, scheme, fingerprint: Fingerprint::Blake3 })
+    let secret = Some(at_path(&spec.path, draw())?);
+    let fingerprint = Fingerprint::Blake3;
+    Ok(Superblock { identity: identity(), layout, logical, op, scheme, fingerprint, secret })
 }
 
 /// Makes a drive in memory, which lives as long as it is open. The path of `spec` only names it.
@@ -289,7 +298,7 @@ fn write_drive(device: Arc<dyn BlockDevice>, superblock: &Superblock, room: Room
     }
     device.flush()?;
     let medium = DeviceMedium(device);
-    let nand = Coded::new(FileNand::erased(medium.clone(), layout));
+    let nand = Coded::new(FileNand::erased(medium.clone(), layout), superblock.sums());
     let journal = NandJournal::new(layout.geometry(), superblock.logical);
     let config = config(superblock, superblock.scheme);
     Ftl::<_, _, Page>::format(nand, journal, config)
@@ -322,6 +331,35 @@ pub(crate) fn superblock_of(path: &Path, device: &Arc<FileDevice>) -> Result<Sup
     Ok(superblock)
 }
 
+/// Whether a file or device holds a flash drive of any version, or what is left of one: a superblock
+/// at the start or at the end. What cannot be read is none.
+#[must_use]
+pub fn is_drive(device: &dyn BlockDevice) -> bool {
+    let (medium, size) = (Read(device), device.size_bytes());
+    let holds = |at| match Superblock::read(&medium, at) {
+        Ok(found) => found != Err(SuperblockError::None),
+        Err(_) => false,
+    };
+    size >= SUPERBLOCK_BYTES && (holds(0) || holds(copy_at(size)))
+}
+
+/// A device that is only looked at.
+struct Read<'d>(&'d dyn BlockDevice);
+
+impl Medium for Read<'_> {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, buf).map_err(pumice_blockdev::IoError::into_io)
+    }
+
+    fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The copy of the superblock at the end of a file or device.
 pub(crate) fn copy_of(path: &Path, device: &Arc<FileDevice>) -> Result<Option<Superblock>, FlashError> {
     let at = copy_at(device.size_bytes());
@@ -335,6 +373,18 @@ pub(crate) fn copy_of(path: &Path, device: &Arc<FileDevice>) -> Result<Option<Su
 /// # Errors
 /// If it cannot be opened or made, or is not as it is asked for.
 pub fn open(spec: &FlashSpec, name: &str) -> Result<(FlashDrive, bool), FlashError> {
+    open_telling(spec, name, &mut |_| {})
+}
+
+/// Does the same, and tells how far it is with the recovery.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_telling(
+    spec: &FlashSpec,
+    name: &str,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(FlashDrive, bool), FlashError> {
     let path = &spec.path;
     let made = at_path(path, found(path))?.is_none();
     if made {
@@ -351,10 +401,30 @@ pub fn open(spec: &FlashSpec, name: &str) -> Result<(FlashDrive, bool), FlashErr
     if let Some(op) = spec.op.filter(|op| *op != superblock.op) {
         return differs("op", format_op(superblock.op), format_op(op));
     }
+    let superblock = with_secret(path, &device, superblock)?;
     let scheme = spec.dedup.unwrap_or(superblock.scheme);
-    let drive = FlashDrive::open(device, &superblock, scheme, name)
+    let drive = FlashDrive::open_telling(device, &superblock, scheme, name, progress)
         .map_err(|source| FlashError::Ftl { path: spec.to_string(), source })?;
     Ok((drive, made))
+}
+
+/// Gives a drive of an earlier version a secret. The copy at the end gets it first: if the
+/// superblock at the start is lost one day, the copy must know what the pages are summed with. Until
+/// the one at the start is written no page is.
+fn with_secret(path: &Path, device: &Arc<FileDevice>, had: Superblock) -> Result<Superblock, FlashError> {
+    if had.secret.is_some() {
+        return Ok(had);
+    }
+    let drawn = copy_of(path, device)?.filter(|copy| copy.identity == had.identity);
+    let secret = match drawn.and_then(|copy| copy.secret) {
+        Some(secret) => secret,
+        None => at_path(path, draw())?,
+    };
+    let superblock = Superblock { secret: Some(secret), ..had };
+    let medium = DeviceMedium(Arc::clone(device) as _);
+    at_path(path, superblock.write(&medium, copy_at(device.size_bytes())))?;
+    at_path(path, superblock.write(&medium, 0))?;
+    Ok(superblock)
 }
 
 #[cfg(test)]

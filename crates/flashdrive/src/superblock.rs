@@ -2,16 +2,20 @@
 
 use crate::layout::{Layout, OOB_BYTES, PAGE_BYTES, PAGES_PER_BLOCK, SUPERBLOCK_BYTES};
 use pumice_durable::{Medium, Slots};
-use pumice_ftl::{Fingerprint, Scheme};
+use pumice_ftl::{Fingerprint, Scheme, Secret, Sums};
 use std::io;
 use std::sync::Mutex;
 use thiserror::Error;
 
 const MAGIC: [u8; 8] = *b"PUMFLASH";
 /// The version of the body.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+/// Without a secret.
+const EARLIER: u32 = 2;
 /// Bytes of the body.
-const BYTES: usize = 64;
+const BYTES: usize = 96;
+/// Bytes of it in the earlier version; the secret follows them.
+const EARLIER_BYTES: usize = 64;
 /// Bytes of a slot.
 const SLOT: u32 = 4096;
 const FINGERPRINTS: [Fingerprint; 2] = [Fingerprint::Blake3, Fingerprint::Sha1];
@@ -45,6 +49,9 @@ pub struct Superblock {
     pub scheme: Scheme,
     /// The hash that finds them.
     pub fingerprint: Fingerprint,
+    /// What the sums of pages are keyed with; `None` in a drive of an earlier version that was not
+    /// opened for writing since.
+    pub secret: Option<Secret>,
 }
 
 impl Superblock {
@@ -60,12 +67,18 @@ impl Superblock {
         self.scheme.memory_bytes(u64::from(self.logical), u64::from(self.layout.geometry().pages()))
     }
 
+    /// How the pages of the drive are summed.
+    #[must_use]
+    pub fn sums(&self) -> Sums {
+        self.secret.map_or(Sums::Crc32c, |secret| Sums::keyed(&secret, PAGE_BYTES))
+    }
+
     /// The body of the record.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let geometry = self.layout.geometry();
         let mut out = MAGIC.to_vec();
-        out.extend(VERSION.to_le_bytes());
+        out.extend(if self.secret.is_some() { VERSION } else { EARLIER }.to_le_bytes());
         out.extend(geometry.page_bytes.to_le_bytes());
         out.extend(self.identity);
         let words = [geometry.blocks, geometry.pages_per_block, self.logical, geometry.oob_bytes, self.op];
@@ -73,7 +86,8 @@ impl Superblock {
         let scheme = Scheme::ALL.iter().position(|scheme| *scheme == self.scheme);
         let fingerprint = FINGERPRINTS.iter().position(|f| *f == self.fingerprint);
         out.extend([scheme, fingerprint].map(|place| place.map_or(0, |place| place as u8)));
-        out.resize(BYTES, 0);
+        out.resize(EARLIER_BYTES, 0);
+        out.extend(self.secret.iter().flat_map(|secret| secret.0));
         out
     }
 
@@ -90,11 +104,15 @@ impl Superblock {
         if body.get(..8) != Some(&MAGIC[..]) {
             return Err(SuperblockError::None);
         }
-        match word(8)? {
-            VERSION => {}
+        let bytes = match word(8)? {
+            VERSION => BYTES,
+            EARLIER => EARLIER_BYTES,
             other => return Err(SuperblockError::Version(other)),
+        };
+        if body.len() != bytes {
+            return Err(field("its length"));
         }
-        let body: &[u8; BYTES] = body.try_into().map_err(|_| field("its length"))?;
+        let (body, secret) = body.split_at(EARLIER_BYTES);
         let (blocks, per_block, logical, op) = (word(32)?, word(36)?, word(40)?, word(48)?);
         if word(12)? != PAGE_BYTES {
             return Err(field("bytes of a page"));
@@ -115,7 +133,12 @@ impl Superblock {
             return Err(field("unused bytes"));
         }
         let identity = std::array::from_fn(|i| body[16 + i]);
-        Ok(Self { identity, layout, logical, op, scheme, fingerprint })
+        let secret = secret.first_chunk().copied().map(Secret);
+        // A secret that anybody can guess is none.
+        if secret == Some(Secret([0; 32])) {
+            return Err(field("the secret"));
+        }
+        Ok(Self { identity, layout, logical, op, scheme, fingerprint, secret })
     }
 
     /// Both slots: the same body in each.
@@ -205,6 +228,7 @@ mod tests {
             op: 700,
             scheme: Scheme::Separated,
             fingerprint: Fingerprint::Sha1,
+            secret: Some(Secret([9; 32])),
         }
     }
 
@@ -218,7 +242,7 @@ mod tests {
             Superblock::decode(&other)
         };
         assert_eq!(with(0, 0), Err(SuperblockError::None));
-        for version in [1, 3] {
+        for version in [1, 4] {
             assert_eq!(with(8, version), Err(SuperblockError::Version(version.into())));
         }
         for (at, name) in [

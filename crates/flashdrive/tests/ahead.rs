@@ -3,7 +3,7 @@
 use pumice_durable::Medium;
 use pumice_flash::{BlockId, Nand, Ppn};
 use pumice_flashdrive::{FileNand, Layout};
-use pumice_ftl::{Coded, Kind, Tag};
+use pumice_ftl::{Coded, Kind, Secret, Sums, Tag};
 use std::cell::{Cell, RefCell};
 use std::io;
 
@@ -54,7 +54,7 @@ fn block() -> Coded<FileNand<Bytes>> {
     let bytes = RefCell::new(vec![0; layout.file_bytes() as usize]);
     let (reads, cached, cached_to) = (Cell::new(0), Cell::new(None), Cell::new(u64::MAX));
     let medium = Bytes { bytes, reads, cached, cached_to, writes: RefCell::default() };
-    let mut nand = Coded::new(FileNand::erased(medium, layout));
+    let mut nand = Coded::new(FileNand::erased(medium, layout), Sums::keyed(&Secret([1; 32]), PAGE as u32));
     (0..32).for_each(|page| program(&mut nand, page, page as u8 + 1));
     nand
 }

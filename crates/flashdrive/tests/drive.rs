@@ -374,7 +374,13 @@ fn a_lost_tag_stops_the_drive_until_it_is_accepted() {
     }
     drive.write_at(20 * PAGE as u64, &[1; PAGE]).unwrap();
     drive.flush().unwrap();
+    // As after a kill: a drive that is closed has a checkpoint, and needs no tag.
+    let killed = folder.path().join("killed");
+    std::fs::copy(&path, &killed).unwrap();
     drop(drive);
+    let closed = |path: &Path| examine(path, false, false).unwrap().was_closed;
+    assert!(closed(&path) && !closed(&killed));
+    let path = killed;
     let layout = {
         let device = FileDevice::open(&path, OpenMode::ReadOnly, Options::default()).unwrap();
         let medium = pumice_blockdev::DeviceMedium(std::sync::Arc::new(device));

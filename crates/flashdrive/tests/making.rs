@@ -1,9 +1,11 @@
 //! Making drives in files: nothing else in their folder is touched, and nothing is left of an
 //! attempt that failed.
 
-use pumice_flashdrive::{FlashError, FlashSpec, format, open, plan};
+use pumice_blockdev::{BlockDevice, DeviceMedium, FileDevice, OpenMode, Options};
+use pumice_flashdrive::{FlashDrive, FlashError, FlashSpec, Superblock, examine, format, open, plan};
 use std::fs::{File, OpenOptions};
 use std::path::Path;
+use std::sync::Arc;
 
 fn spec(path: &Path, options: &str) -> FlashSpec {
     format!("{},capacity=4MiB{options}", path.display()).parse().unwrap()
@@ -69,4 +71,52 @@ fn an_empty_file_of_somebody_stays_empty() {
     drop(theirs);
     format(&wanted, &made, false).unwrap();
     assert!(!open(&wanted, "a").unwrap().1);
+}
+
+/// Both superblocks of a drive, of their first and second slots.
+fn superblocks(path: &Path) -> [Superblock; 2] {
+    let device = Arc::new(FileDevice::open(path, OpenMode::ReadOnly, Options::default()).unwrap());
+    let copy = device.size_bytes() - 8192;
+    [0, copy].map(|at| Superblock::read(&DeviceMedium(Arc::clone(&device) as _), at).unwrap().unwrap())
+}
+
+#[test]
+fn a_drive_of_an_earlier_version_gets_a_secret_and_keeps_its_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    let wanted = spec(&path, "");
+    let early = Superblock { secret: None, ..plan(&wanted).unwrap() };
+    format(&wanted, &early, false).unwrap();
+    assert_eq!(superblocks(&path), [early; 2]);
+    let page = |n: u64| vec![n as u8 + 1; 4096];
+    let device = FileDevice::open(&path, OpenMode::ReadWrite, Options::default()).unwrap();
+    let drive = FlashDrive::open(Arc::new(device), &early, early.scheme, "early").unwrap();
+    (0..100).for_each(|n| drive.write_at(n * 4096, &page(n)).unwrap());
+    drive.flush().unwrap();
+    drop(drive);
+    assert!(examine(&path, true, false).unwrap().is_sound(), "looking writes nothing");
+    assert_eq!(superblocks(&path), [early; 2]);
+    // Refused: it keeps what it has.
+    assert!(open(&format!("{},op=8%", path.display()).parse().unwrap(), "a").is_err());
+    assert_eq!(superblocks(&path), [early; 2]);
+    // An attempt was cut short when the copy had its secret.
+    let drawn = Superblock { secret: plan(&wanted).unwrap().secret, ..early };
+    let device = FileDevice::open(&path, OpenMode::ReadWrite, Options::default()).unwrap();
+    let at = device.size_bytes() - 8192;
+    drawn.write(&DeviceMedium(Arc::new(device)), at).unwrap();
+    for times in 0..2 {
+        let (drive, made) = open(&wanted, "a").unwrap();
+        assert!(!made);
+        let mut back = vec![0; 4096];
+        for n in 0..100 {
+            drive.read_at(n * 4096, &mut back).unwrap();
+            assert!(back == page(n), "page {n}, opened {times} times before");
+        }
+        (0..50).for_each(|n| drive.write_at(n * 4096, &page(n)).unwrap());
+        drive.flush().unwrap();
+        drop(drive);
+        assert_eq!(superblocks(&path), [drawn; 2]);
+        let found = examine(&path, true, false).unwrap();
+        assert!(found.is_sound() && found.pages_read == 100);
+    }
 }

@@ -8,7 +8,7 @@ use pumice_flash::{Nand, NandError, Ppn, Random};
 use pumice_flashdrive::{FileNand, Job, Layout, Outbox, Page};
 use pumice_ftl::{Coded, Config, Ftl, FtlError, NandJournal, Scheme, recover};
 use seeds::losses::{Losable, Part, no_older_content};
-use seeds::{Allowed, Cuttable, LOGICAL, check, config, content, one_seed, seeds, step};
+use seeds::{Allowed, CRC_ALONE, Cuttable, LOGICAL, check, config, content, one_seed, seeds, step, sums};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
@@ -230,7 +230,7 @@ impl Cuttable for Flash {
     fn new(spare: u32, seed: u64, _fails: bool) -> (Self, NandJournal) {
         let layout = shape(seed, spare);
         let nand = FileNand::erased(File::new(seed, layout), layout);
-        (Coded::with_sums(nand), NandJournal::new(layout.geometry(), LOGICAL))
+        (Coded::with_sums(nand, sums(PAGE)), NandJournal::new(layout.geometry(), LOGICAL))
     }
 
     fn cut_after(&mut self, operations: u64) {
@@ -245,7 +245,7 @@ impl Cuttable for Flash {
     fn power_cycle(self, random: u64) -> Self {
         let layout = self.inner().layout();
         let file = self.into_inner().into_medium().next_life(random);
-        Self::with_sums(FileNand::new(file, layout))
+        Self::with_sums(FileNand::new(file, layout), sums(PAGE))
     }
 }
 
@@ -255,7 +255,7 @@ impl Cuttable for PostedFlash {
     fn new(spare: u32, seed: u64, _fails: bool) -> (Self, NandJournal) {
         let layout = shape(seed, spare);
         let nand = FileNand::erased(Posted::new(File::new(seed, layout), seed), layout);
-        (Coded::with_sums(nand), NandJournal::new(layout.geometry(), LOGICAL))
+        (Coded::with_sums(nand, sums(PAGE)), NandJournal::new(layout.geometry(), LOGICAL))
     }
 
     fn cut_after(&mut self, operations: u64) {
@@ -269,7 +269,7 @@ impl Cuttable for PostedFlash {
     fn power_cycle(self, random: u64) -> Self {
         let layout = self.inner().layout();
         let file = self.into_inner().into_medium().left().next_life(random);
-        Self::with_sums(FileNand::new(Posted::new(file, random), layout))
+        Self::with_sums(FileNand::new(Posted::new(file, random), layout), sums(PAGE))
     }
 }
 
@@ -281,6 +281,42 @@ fn flushed_data_survive_cuts_and_kills_of_a_file_in_turn() {
 #[test]
 fn flushed_data_survive_when_writes_wait_and_overtake_each_other() {
     seeds(600).for_each(one_seed::<PostedFlash>);
+}
+
+/// All contents have one CRC-32C. Where that alone decides what a page holds, a cut that kept its
+/// tag and dropped its data brings back what lay there before: the cases above find it.
+#[test]
+fn a_sum_that_a_host_can_choose_is_found_to_be_too_weak() {
+    let fails = |seed| {
+        let case = std::thread::spawn(move || {
+            CRC_ALONE.set(true);
+            one_seed::<Flash>(seed);
+        });
+        case.join().is_err()
+    };
+    assert!((0..600).step_by(2).any(fails), "no cut brought the content of another page");
+}
+
+/// A cut kept the tag of a page and dropped its data: what lay there before, of another page and
+/// with the same CRC-32C, is not what the tag means.
+#[test]
+fn what_lay_at_a_page_before_is_not_taken_for_its_content() {
+    for (crc_alone, expected) in [(false, None), (true, Some(content::<Flash>(1)))] {
+        CRC_ALONE.set(crc_alone);
+        let config = Config::new(LOGICAL, Scheme::None);
+        let (nand, journal) = <Flash as Cuttable>::new(0, 2, false);
+        let mut drive = Ftl::format(nand, journal, config).unwrap();
+        drive.write(7, &content::<Flash>(2), 0).unwrap();
+        drive.hand_over().unwrap();
+        let page = drive.map().lookup(7).unwrap();
+        let layout = drive.nand().inner().layout();
+        let file = drive.nand().inner().medium();
+        file.write_at(layout.data_at(page), content::<Flash>(1).as_ref()).unwrap();
+        file.sync().unwrap();
+        let mut drive = recover(drive.into_nand().power_cycle(0), config, false).unwrap();
+        assert_eq!(drive.read(7, 0).unwrap().0, expected, "CRC-32C alone: {crc_alone}");
+    }
+    CRC_ALONE.set(false);
 }
 
 /// Flash whose process can end while the system goes on.
@@ -314,7 +350,7 @@ impl Killable for Flash {
     fn killed(self, random: u64) -> Self {
         let layout = self.inner().layout();
         let File { store, kills, .. } = self.into_inner().into_medium();
-        Self::with_sums(FileNand::new(File::of(store, kills, random), layout))
+        Self::with_sums(FileNand::new(File::of(store, kills, random), layout), sums(PAGE))
     }
 }
 
@@ -335,7 +371,10 @@ impl Killable for PostedFlash {
     fn killed(self, random: u64) -> Self {
         let layout = self.inner().layout();
         let File { store, kills, .. } = self.into_inner().into_medium().left();
-        Self::with_sums(FileNand::new(Posted::new(File::of(store, kills, random), random), layout))
+        {
+            let posted = Posted::new(File::of(store, kills, random), random);
+            Self::with_sums(FileNand::new(posted, layout), sums(PAGE))
+        }
     }
 }
 
@@ -445,7 +484,7 @@ fn some_are_made(next: Next, count: u32, order: u32) -> bool {
         outbox.end(job);
         made += 1;
     }
-    let nand = Flash::with_sums(FileNand::new(file, layout));
+    let nand = Flash::with_sums(FileNand::new(file, layout), sums(PAGE));
     let mut drive = recover(nand, config, false).unwrap();
     assert_eq!(drive.read(1, 0).unwrap().0, None, "{count} writes were made in the order {order:b}");
     let other = drive.read(2, 0).unwrap().0;
@@ -617,7 +656,7 @@ impl Losable for Flash {
         let file = self.into_inner().into_medium();
         file.write_at(at, &junk).unwrap();
         file.sync().unwrap();
-        (Self::with_sums(FileNand::new(file, layout)), programmed)
+        (Self::with_sums(FileNand::new(file, layout), sums(PAGE)), programmed)
     }
 }
 

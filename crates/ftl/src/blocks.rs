@@ -42,6 +42,8 @@ pub(crate) struct Blocks {
     free_at: Vec<u64>,
     /// The number of the record that what the pages of a free block say is void; 0: none.
     void_at: Vec<u64>,
+    /// Whether the log since the last checkpoint has a record of a block.
+    recorded: Vec<bool>,
     stream: Vec<Stream>,
     /// Free blocks by wear: those that are erased, and those that are not.
     ready: BTreeSet<(u32, u32)>,
@@ -73,6 +75,7 @@ impl Blocks {
             erased: vec![erased; n],
             free_at: vec![0; n],
             void_at: vec![0; n],
+            recorded: vec![false; n],
             stream: vec![Stream::UNIQUE; n],
             ready,
             used,
@@ -103,9 +106,14 @@ impl Blocks {
         generation_of(self.erases(block))
     }
 
-    /// Whether a block is free, and known to be erased.
-    pub(crate) fn is_ready(&self, block: u32) -> bool {
-        self.state(block) == State::Free && self.erased[block as usize]
+    /// Whether the log since the last checkpoint says that a block may be programmed.
+    pub(crate) fn is_recorded(&self, block: BlockId) -> bool {
+        self.recorded[block.0 as usize]
+    }
+
+    /// A new log begins.
+    pub(crate) fn log_begins(&mut self) {
+        self.recorded.fill(false);
     }
 
     pub(crate) fn block_of(&self, page: Ppn) -> u32 {
@@ -204,6 +212,7 @@ impl Blocks {
     /// There is a record now, under this number, that what the pages of a free block say is void.
     pub(crate) fn set_void(&mut self, block: BlockId, seq: u64) {
         self.void_at[block.0 as usize] = seq;
+        self.recorded[block.0 as usize] = true;
     }
 
     /// Of the free blocks that are not erased, those that may be erased, as their record is

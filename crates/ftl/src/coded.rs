@@ -1,29 +1,36 @@
 //! Flash that holds bytes, seen as flash whose pages have tags.
 
 use crate::content::Bytes;
+use crate::sums::{DataSum, Sums};
 use crate::tag::Tag;
 use pumice_flash::{BlockId, Geometry, Nand, NandError, Nanos, PageRead, Ppn};
 
 /// A page as it lies in the flash.
 type Raw<P> = PageRead<P, Vec<u8>>;
 /// A tag, and the sum of the data that it says.
-type Known = (Tag, Option<u32>);
+type Known = (Tag, Option<DataSum>);
 
 /// Encodes tags into out-of-band bytes, and checks both checksums at each read.
 #[derive(Debug)]
 pub struct Coded<N> {
     inner: N,
+    sums: Sums,
     /// The sum of the data that each page must have, by page; 0 if it is not known yet. Empty if
-    /// sums are not kept.
-    sums: Vec<u32>,
+    /// they are not kept.
+    known: Vec<u32>,
     /// The page that was read last, and the sum of its data.
     last: Option<(Ppn, u32)>,
 }
 
 impl<N> Coded<N> {
-    /// A view of flash that holds bytes.
-    pub fn new(inner: N) -> Self {
-        Self { inner, sums: Vec::new(), last: None }
+    /// A view of flash that holds bytes, whose pages are summed so.
+    pub fn new(inner: N, sums: Sums) -> Self {
+        Self { inner, sums, known: Vec::new(), last: None }
+    }
+
+    /// How its pages are summed.
+    pub fn sums(&self) -> &Sums {
+        &self.sums
     }
 
     /// The flash itself.
@@ -41,14 +48,14 @@ impl<N> Coded<N> {
         self.inner
     }
 
-    /// The CRC-32C that the data of a page must have; `None` if it is not known: the page is to be
-    /// read with its tag.
+    /// The sum that the data of a page must have, by [`Coded::sums`]; `None` if it is not known: the
+    /// page is to be read with its tag.
     pub fn sum(&self, page: Ppn) -> Option<u32> {
-        self.sums.get(page.0 as usize).copied().filter(|sum| *sum != 0)
+        self.known.get(page.0 as usize).copied().filter(|sum| *sum != 0)
     }
 
     fn learn(&mut self, page: Ppn, sum: u32) {
-        if let Some(known) = self.sums.get_mut(page.0 as usize) {
+        if let Some(known) = self.known.get_mut(page.0 as usize) {
             *known = sum;
         }
     }
@@ -56,9 +63,9 @@ impl<N> Coded<N> {
 
 impl<N: Nand> Coded<N> {
     /// A view that keeps the sums of pages which were programmed or checked: 4 bytes a page.
-    pub fn with_sums(inner: N) -> Self {
+    pub fn with_sums(inner: N, sums: Sums) -> Self {
         let pages = inner.geometry().pages() as usize;
-        Self { inner, sums: vec![0; pages], last: None }
+        Self { inner, sums, known: vec![0; pages], last: None }
     }
 }
 
@@ -68,11 +75,20 @@ impl<N: Nand<Page: Bytes, Oob = Vec<u8>>> Coded<N> {
     fn read_once(&mut self, page: Ppn, after: Nanos) -> Result<(Raw<N::Page>, Option<Known>), NandError> {
         let mut read = self.inner.read(page, after)?;
         let tag = Tag::decode(&read.oob);
-        let sum = tag.as_ref().and_then(|(_, sum)| *sum);
-        let fits = |data: &N::Page| sum.is_none_or(|sum| data.sum() == sum);
-        read.data = read.data.filter(fits);
-        if let (Some(data), Some(sum)) = (&mut read.data, sum) {
+        if let Some((_, Some(expected))) = tag
+            && let Some(data) = read.data.take()
+        {
+            let keyed = self.sums.are_keyed();
+            // The sum by which later reads are checked: of a page of an earlier version another one.
+            let sum = data.sum(&self.sums);
+            let fits = match expected.keyed {
+                true => keyed && sum == expected.sum,
+                false if keyed => crc32c::crc32c(data.as_ref()) == expected.sum,
+                false => sum == expected.sum,
+            };
+            let mut data = data;
             data.know_sum(sum);
+            read.data = fits.then_some(data);
         }
         Ok((read, tag))
     }
@@ -94,9 +110,10 @@ impl<N: Nand<Page: Bytes, Oob = Vec<u8>>> Nand for Coded<N> {
             self.inner.prefetch(std::iter::empty());
             (read, tag) = self.read_once(page, after)?;
         }
-        let (tag, crc) = tag.ok_or(NandError::Unreadable(page))?;
+        let (tag, expected) = tag.ok_or(NandError::Unreadable(page))?;
         let data = read.data;
-        self.last = data.as_ref().filter(|_| !tag.lost).and(crc).map(|crc| (page, crc));
+        let sound = data.as_ref().filter(|_| !tag.lost && expected.is_some());
+        self.last = sound.map(|data| (page, data.sum(&self.sums)));
         Ok(PageRead { data, oob: tag, done: read.done })
     }
 
@@ -106,9 +123,10 @@ impl<N: Nand<Page: Bytes, Oob = Vec<u8>>> Nand for Coded<N> {
     }
 
     fn program(&mut self, page: Ppn, after: Nanos, data: &N::Page, tag: &Tag) -> Result<Nanos, NandError> {
-        let sum = data.sum();
-        debug_assert_eq!(sum, crc32c::crc32c(data.as_ref()), "the sum that is known");
-        let done = self.inner.program(page, after, data, &tag.encode(sum))?;
+        let sum = data.sum(&self.sums);
+        debug_assert_eq!(sum, self.sums.of(data.as_ref()), "the sum that is known");
+        let of_data = DataSum { sum, keyed: self.sums.are_keyed() };
+        let done = self.inner.program(page, after, data, &tag.encode(of_data))?;
         self.learn(page, if tag.lost { 0 } else { sum });
         Ok(done)
     }
@@ -130,11 +148,16 @@ impl<N: Nand<Page: Bytes, Oob = Vec<u8>>> Nand for Coded<N> {
     }
 
     fn draft(&mut self, page: Ppn, data: &N::Page, tag: &Tag) -> Result<(), NandError> {
-        self.inner.draft(page, data, &tag.encode(data.sum()))
+        let of_data = DataSum { sum: data.sum(&self.sums), keyed: self.sums.are_keyed() };
+        self.inner.draft(page, data, &tag.encode(of_data))
     }
 
     fn erases(&self, block: BlockId) -> u32 {
         self.inner.erases(block)
+    }
+
+    fn prefetch_tags(&mut self, blocks: impl Iterator<Item = BlockId>) {
+        self.inner.prefetch_tags(blocks);
     }
 
     fn prefetch(&mut self, pages: impl Iterator<Item = Ppn>) {

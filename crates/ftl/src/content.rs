@@ -1,6 +1,7 @@
 //! What a page holds, as far as deduplication must know.
 
 use crate::fingerprint::Fingerprint;
+use crate::sums::Sums;
 use std::fmt::Debug;
 
 /// The content of a page.
@@ -16,12 +17,12 @@ pub trait Content: Clone + Eq + Debug {
 /// The bytes of a page, perhaps with what is known of them already: sums and hashes that a caller
 /// took before it asked for the lock of its drive.
 pub trait Bytes: Content + From<Vec<u8>> + AsRef<[u8]> {
-    /// Their CRC-32C.
-    fn sum(&self) -> u32 {
-        crc32c::crc32c(self.as_ref())
+    /// Their sum, by the sums of the drive that they belong to.
+    fn sum(&self, sums: &Sums) -> u32 {
+        sums.of(self.as_ref())
     }
 
-    /// Their CRC-32C is this one: it need not be computed again.
+    /// Their sum, by the sums of their drive, is this one: it need not be computed again.
     fn know_sum(&mut self, _sum: u32) {}
 }
 

@@ -10,7 +10,7 @@ mod write;
 
 pub use census::{BlockCount, Census};
 pub use flush::Flush;
-pub use recover::recover;
+pub use recover::{Progress, recover, recover_telling};
 
 use crate::blocks::Blocks;
 use crate::content::Content;
@@ -114,10 +114,14 @@ pub struct Ftl<N, J, C> {
     /// pages whose content is.
     lost_tags: BTreeSet<Ppn>,
     lost_contents: BTreeSet<u32>,
+    /// It was recovered from a checkpoint after which nothing happened.
+    was_closed: bool,
     /// The next sequence number.
     seq: u64,
     /// All sequence numbers up to this one are durable.
     durable: u64,
+    /// The last number that the last checkpoint knows.
+    checkpointed: u64,
     /// Programs since the last checkpoint.
     since_checkpoint: u64,
     /// Erases since the wear was last looked at.
@@ -176,8 +180,10 @@ where
             stats: Stats::default(),
             lost_tags: BTreeSet::new(),
             lost_contents: BTreeSet::new(),
+            was_closed: false,
             seq: 1,
             durable: 0,
+            checkpointed: 0,
             since_checkpoint: 0,
             since_wear: 0,
             changed: 0,
@@ -189,6 +195,13 @@ where
             journal,
             config,
         })
+    }
+
+    /// Whether the flash was closed when it was recovered: nothing had happened since its last
+    /// checkpoint. Of a flash that was not, the recovery cannot know whether pages without a tag
+    /// were flushed, if that was the last thing that happened.
+    pub fn was_closed(&self) -> bool {
+        self.was_closed
     }
 
     /// What the recovery of this drive passed over although it was durable, because the caller
@@ -260,15 +273,32 @@ where
     /// # Errors
     /// If the flash fails.
     pub fn checkpoint(&mut self) -> Result<(), FtlError> {
+        self.checkpoint_while(&mut || true).map(drop)
+    }
+
+    /// Does the same as long as `go_on` says so; it is asked now and then. A checkpoint that is
+    /// given up changes nothing: the one before stands. Says whether it was made.
+    ///
+    /// # Errors
+    /// If the flash fails.
+    pub fn checkpoint_while(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<bool, FtlError> {
         self.sync()?;
         let seq = self.next_seq();
         let geometry = self.nand.geometry();
         let image = Image { seq, geometry, map: &self.map, blocks: &self.blocks, stats: &self.stats };
-        self.journal.checkpoint(&mut self.nand, &image)?;
-        (self.durable, self.said) = (seq, seq);
+        if !self.journal.checkpoint(&mut self.nand, &image, go_on)? {
+            return Ok(false);
+        }
+        (self.durable, self.said, self.checkpointed) = (seq, seq, seq);
         self.tails.clear();
+        self.blocks.log_begins();
         self.since_checkpoint = 0;
-        Ok(())
+        Ok(true)
+    }
+
+    /// Whether the last checkpoint says all that the flash holds.
+    pub fn is_at_checkpoint(&self) -> bool {
+        self.buffer.is_empty() && self.seq - 1 == self.checkpointed
     }
 
     /// Whether pages, trims or merges are durable of which no tag says so, or records of which

@@ -52,10 +52,17 @@ pub trait Journal<N: Nand<Oob = Tag>> {
     fn is_full(&self) -> bool;
 
     /// Makes a checkpoint durable and begins a new log. Everything in the image is durable already.
+    /// `go_on` is asked now and then; if it says no, the checkpoint is given up, and the one before
+    /// stands with its log. Whether it was made.
     ///
     /// # Errors
     /// If the checkpoint cannot be written.
-    fn checkpoint(&mut self, nand: &mut N, image: &Image<'_>) -> Result<(), FtlError>;
+    fn checkpoint(
+        &mut self,
+        nand: &mut N,
+        image: &Image<'_>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, FtlError>;
 }
 
 /// Keeps nothing: for simulations without cuts of the power.
@@ -91,7 +98,12 @@ impl<N: Nand<Oob = Tag>> Journal<N> for NoJournal {
         false
     }
 
-    fn checkpoint(&mut self, _: &mut N, _: &Image<'_>) -> Result<(), FtlError> {
-        Ok(())
+    fn checkpoint(
+        &mut self,
+        _: &mut N,
+        _: &Image<'_>,
+        _: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, FtlError> {
+        Ok(true)
     }
 }

@@ -1,9 +1,11 @@
 //! What a page says about itself in its out-of-band bytes. The byte map is in `docs/design/ftl.md`.
 
+use crate::sums::DataSum;
 use pumice_flash::MIN_OOB_BYTES;
 
 const MAGIC: [u8; 4] = *b"PFT1";
 const LOST: u8 = 1;
+const KEYED: u8 = 2;
 /// The highest sequence number. It is never reached: at a million programs a second it takes
 /// 146,000 years.
 pub(crate) const MAX_SEQ: u64 = 1 << 62;
@@ -74,9 +76,9 @@ fn tails(oob: &[u8]) -> Option<Tails> {
 }
 
 impl Tag {
-    /// The out-of-band bytes, with the checksum of the data. Of a log page it is not kept.
+    /// The out-of-band bytes, with the sum of the data. Of a log page it is not kept.
     #[must_use]
-    pub fn encode(&self, data_crc: u32) -> Vec<u8> {
+    pub fn encode(&self, data: DataSum) -> Vec<u8> {
         let (kind, number) = match self.kind {
             Kind::Lpn(lpn) => (1, u64::from(lpn)),
             Kind::Object => (2, u64::MAX),
@@ -84,10 +86,13 @@ impl Tag {
             Kind::CheckpointEnd(n) => (4, u64::from(n)),
             Kind::Log { page, durable, .. } => (5, u64::from(durable) << 32 | u64::from(page)),
         };
-        let about_data = if let Kind::Log { records, .. } = self.kind { records } else { data_crc };
+        let (about_data, keyed) = match self.kind {
+            Kind::Log { records, .. } => (records, 0),
+            _ => (data.sum, if data.keyed { KEYED } else { 0 }),
+        };
         let mut out = Vec::with_capacity(MIN_OOB_BYTES as usize);
         out.extend(MAGIC);
-        out.extend([kind, if self.lost { LOST } else { 0 }]);
+        out.extend([kind, keyed | if self.lost { LOST } else { 0 }]);
         out.extend(self.generation.to_le_bytes());
         out.extend([number, self.birth, self.seq, self.durable].iter().flat_map(|n| n.to_le_bytes()));
         out.extend(about_data.to_le_bytes());
@@ -97,10 +102,10 @@ impl Tag {
         out
     }
 
-    /// The tag in out-of-band bytes, and the checksum of the data, if it has one; `None` if the
-    /// bytes are damaged or no tag.
+    /// The tag in out-of-band bytes, and the sum of the data, if it has one; `None` if the bytes are
+    /// damaged or no tag.
     #[must_use]
-    pub fn decode(oob: &[u8]) -> Option<(Self, Option<u32>)> {
+    pub fn decode(oob: &[u8]) -> Option<(Self, Option<DataSum>)> {
         let crc = u32::from_le_bytes(field(oob, 60)?);
         if oob[..4] != MAGIC || oob.len() < MIN_OOB_BYTES as usize || crc32c::crc32c(&oob[..60]) != crc {
             return None;
@@ -127,6 +132,7 @@ impl Tag {
         };
         let sane = [tag.birth, tag.seq, tag.durable].iter().all(|&seq| seq <= MAX_SEQ);
         let has_sum = !matches!(tag.kind, Kind::Log { .. });
-        sane.then_some((tag, has_sum.then_some(about_data)))
+        let data = DataSum { sum: about_data, keyed: oob[5] & KEYED != 0 };
+        sane.then_some((tag, has_sum.then_some(data)))
     }
 }

@@ -2,9 +2,16 @@
 //! reads another's data.
 
 use pumice_flash::{BlockId, Faults, Geometry, MemoryNand, Nand, NandError, Nanos, PageRead, Ppn, Timing};
-use pumice_ftl::{Coded, Config, Ftl, FtlError, Journal, Kind, NandJournal, Scheme, Tag, recover};
+use pumice_ftl::{
+    Coded, Config, Ftl, FtlError, Journal, Kind, NandJournal, Scheme, Secret, Sums, Tag, recover,
+};
 
 const PAGE: u32 = 256;
+
+fn sums() -> Sums {
+    Sums::keyed(&Secret([5; 32]), PAGE)
+}
+
 const LOGICAL: u32 = 60;
 
 /// Flash on which two pages may be exchanged: as if their programs had gone to each other's place.
@@ -79,7 +86,7 @@ fn drive_of(logical: u32, scheme: Scheme, change: impl FnOnce(&mut Config)) -> (
         })
         .unwrap();
     let inner = MemoryNand::new(shape(blocks), Timing::DISKSIM);
-    let nand = Coded::new(Exchanged { inner, pages: None });
+    let nand = Coded::new(Exchanged { inner, pages: None }, sums());
     (Ftl::format(nand, NandJournal::new(shape(blocks), logical), config).unwrap(), config)
 }
 
@@ -372,7 +379,7 @@ fn any_block_of_the_journal_may_be_lost() {
         logs += u32::from(pages.clone().any(|page| nand.read_oob(page).is_ok_and(is_log)));
         let mut inner = nand.inner().inner.clone();
         pages.for_each(|page| inner.lose(page));
-        let lost = Coded::new(Exchanged { inner, pages: None });
+        let lost = Coded::new(Exchanged { inner, pages: None }, sums());
         let recovered = recover(lost, config, false);
         let mut drive = recovered.unwrap_or_else(|error| panic!("block {}: {error}", block.0));
         reads(&mut drive, &model);

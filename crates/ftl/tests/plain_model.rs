@@ -2,7 +2,7 @@
 //! logical page reads its own content.
 
 use pumice_flash::{Geometry, MemoryNand, Random, Timing};
-use pumice_ftl::{Coded, Config, Ftl, FtlError, NandJournal, Scheme, VictimPolicy, recover};
+use pumice_ftl::{Coded, Config, Ftl, FtlError, NandJournal, Scheme, Secret, Sums, VictimPolicy, recover};
 
 type Drive = Ftl<Coded<MemoryNand<Vec<u8>, Vec<u8>>>, NandJournal, Vec<u8>>;
 
@@ -17,7 +17,7 @@ fn drive(scheme: Scheme, change: impl FnOnce(&mut Config)) -> (Drive, Config) {
     for blocks in 60..400 {
         let nand = MemoryNand::new(shape(blocks), Timing::DISKSIM);
         let journal = NandJournal::new(shape(blocks), config.logical);
-        match Ftl::format(Coded::new(nand), journal, config) {
+        match Ftl::format(Coded::new(nand, Sums::keyed(&Secret([5; 32]), PAGE)), journal, config) {
             Err(FtlError::TooSmall { .. }) => {}
             other => return (other.unwrap(), config),
         }

@@ -5,7 +5,7 @@ mod seeds;
 use pumice_flash::{Faults, Geometry, MemoryNand, Nand, NandError, Ppn, Random, Timing};
 use pumice_ftl::{Coded, Config, Ftl, FtlError, NandJournal, Scheme, recover};
 use seeds::losses::{Losable, Part, no_older_content};
-use seeds::{Allowed, Cuttable, LOGICAL, config, content, one_seed, seeds, step};
+use seeds::{Allowed, Cuttable, LOGICAL, config, content, one_seed, seeds, step, sums};
 
 type Flash = Coded<MemoryNand<Vec<u8>, Vec<u8>>>;
 
@@ -28,7 +28,7 @@ impl Cuttable for Flash {
             (faults.program_odds, faults.erase_odds) = (300, 150);
         }
         nand.set_faults(Some(faults));
-        (Coded::new(nand), NandJournal::new(shape(blocks), LOGICAL))
+        (Coded::new(nand, sums(Self::PAGE)), NandJournal::new(shape(blocks), LOGICAL))
     }
 
     fn cut_after(&mut self, operations: u64) {
@@ -236,7 +236,7 @@ fn a_durable_page_that_lost_its_tag_stops_the_mount_unless_that_is_accepted() {
     let nand = &mut drive.nand_mut().inner_mut();
     assert!(nand.rot_oob(page, 11));
     let nand = drive.into_nand();
-    let lost = recover(Coded::new({ nand }.inner_mut().clone()), config, false).err();
+    let lost = recover(Coded::new({ nand }.inner_mut().clone(), sums(Flash::PAGE)), config, false).err();
     assert_eq!(lost, Some(FtlError::TagLost(page)));
 }
 

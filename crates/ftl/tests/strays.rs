@@ -2,9 +2,14 @@
 //! not come back, and what is lost takes nothing else along.
 
 use pumice_flash::{BlockId, Geometry, Nand, NandError, Nanos, PageRead, Ppn};
-use pumice_ftl::{Coded, Config, Ftl, FtlError, Journal, NandJournal, Scheme, recover};
+use pumice_ftl::{Coded, Config, Ftl, FtlError, Journal, NandJournal, Scheme, Secret, Sums, recover};
 
 const PAGE: u32 = 256;
+
+fn sums() -> Sums {
+    Sums::keyed(&Secret([5; 32]), PAGE)
+}
+
 const LOGICAL: u32 = 60;
 const PER_BLOCK: u32 = 32;
 
@@ -103,7 +108,7 @@ fn drive() -> Drive {
     };
     let reserved = |blocks| Journal::<Coded<Loose>>::reserved(&NandJournal::new(shape(blocks), LOGICAL));
     let blocks = (14..).find(|&blocks| blocks >= reserved(blocks) + 14).expect("some number fits");
-    let nand = Coded::new(Loose::new(shape(blocks)));
+    let nand = Coded::new(Loose::new(shape(blocks)), sums());
     let mut drive = Ftl::format(nand, NandJournal::new(shape(blocks), LOGICAL), CONFIG()).unwrap();
     (0..LOGICAL).for_each(|lpn| write(&mut drive, lpn, 0));
     drive.flush(0).unwrap();
@@ -220,7 +225,7 @@ fn a_page_that_lost_its_tag_takes_no_other_one_along() {
         } else {
             nand.inner_mut().rot_tag(new);
         }
-        let refused = recover(Coded::new(nand.inner().clone()), CONFIG(), false).err();
+        let refused = recover(Coded::new(nand.inner().clone(), sums()), CONFIG(), false).err();
         assert_eq!(refused, Some(FtlError::TagLost(new)));
         let mut drive = recover(nand, CONFIG(), true).unwrap();
         assert_eq!(drive.contradictions(), Vec::<String>::new());

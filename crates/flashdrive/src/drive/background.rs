@@ -26,7 +26,7 @@ impl FlashDrive {
         let Some((block, pages)) = state.layer.next_victim() else { return Ok(()) };
         let erases = state.layer.nand().erases(block);
         drop(state);
-        let ahead = Ahead::read(&self.medium, self.layout, &pages, &self.buffers);
+        let ahead = Ahead::read(&self.medium, self.layout, &pages, &self.buffers, Some(&self.sums));
         let mut state = self.lock();
         // Another may have collected it meanwhile, and it may be in use again.
         if state.layer.nand().erases(block) != erases {

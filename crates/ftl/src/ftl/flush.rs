@@ -7,6 +7,9 @@ use crate::journal::{Journal, Record};
 use crate::tag::Tag;
 use pumice_flash::{BlockId, Nand, Nanos};
 
+/// Changes that need not be durable, if no host asks for that. Recovery reads the data of those pages.
+const MOST_UNFLUSHED: u64 = 65_536;
+
 /// A flush that has begun. It covers what was acknowledged before that, and nothing that came
 /// later.
 #[derive(Debug)]
@@ -58,13 +61,15 @@ where
     }
 
     /// Whether a flush would keep writes from waiting: few blocks are erased, and others could be
-    /// once what made them free is durable.
+    /// once what made them free is durable. Or so much is not durable that a recovery would take
+    /// long to read it.
     pub fn wants_flush(&self) -> bool {
         let half = self.config.erase_at_once as usize / 2;
         let (erased, others) = self.blocks.free_by_erase();
         let many = half > 0 && erased < half && others >= half;
         let last = others > 0 && erased < self.config.ahead as usize / 2;
-        (many || last) && self.unflushed().is_some()
+        let late = self.unflushed().is_some_and(|last| last.saturating_sub(self.durable) > MOST_UNFLUSHED);
+        late || (many || last) && self.unflushed().is_some()
     }
 
     /// Begins a flush: hands everything over that was acknowledged. The caller then syncs the
@@ -166,6 +171,17 @@ where
         }
         if blocks.iter().any(|block| self.blocks.void_at(*block).is_none_or(|at| at > self.durable)) {
             self.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the log says which block is programmed next: recovery looks at no others. A
+    /// block that was erased before the last checkpoint has no record in this log.
+    pub(super) fn record_open(&mut self, block: BlockId) -> Result<(), FtlError> {
+        if !self.blocks.is_recorded(block) {
+            self.record_void(block)?;
+            // It must outlive the process with the first page of the block.
+            self.unlogged = true;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! since.
 
 mod facts;
+mod scan;
 
 use super::tails::named;
 use super::{Config, Ftl};
@@ -9,9 +10,10 @@ use crate::content::Bytes;
 use crate::error::FtlError;
 use crate::journal::{Found, NandJournal, Record};
 use crate::map::entry_of;
-use crate::tag::{Kind, Tag, Tails, generation_of};
-use facts::{Fact, Facts};
+use crate::tag::{Tag, Tails, generation_of};
+use facts::{Copies, Fact, Facts};
 use pumice_flash::{BlockId, Geometry, Nand, NandError, Ppn};
+use scan::scan;
 use std::collections::{BTreeMap, HashMap};
 
 /// Sequence numbers after a recovery begin so far above all that were seen. A page that was not
@@ -20,6 +22,20 @@ use std::collections::{BTreeMap, HashMap};
 /// durable has fewer numbers than this: each is that of a page, of which there are fewer than 2^31,
 /// or of a record of the log.
 const NUMBERS_AHEAD: u64 = 1 << 32;
+
+/// Logical pages from one word about how far it is to the next.
+const TOLD_EVERY: u32 = 1 << 20;
+
+/// How far a recovery is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// What it is about to look at: words that follow a number.
+    pub step: &'static str,
+    /// How many of them it has looked at.
+    pub done: u64,
+    /// How many there are.
+    pub of: u64,
+}
 
 /// Where the data of a logical page are.
 #[derive(Debug, Clone, Copy)]
@@ -54,10 +70,11 @@ struct Knowledge {
     facts: Facts,
     /// The newest place of each content, by birth.
     places: HashMap<u64, Place>,
-    /// The newest copy of what each logical page held at the checkpoint.
-    copies: HashMap<u32, (u64, Ppn)>,
+    copies: Copies,
     /// When each block was last about to be erased.
     void_before: BTreeMap<u32, u64>,
+    /// Which those are: each mapped page asks.
+    void: Vec<bool>,
     /// How often each block was about to be erased, and the generation of its new pages, if they
     /// say one.
     erased: HashMap<u32, u32>,
@@ -78,7 +95,7 @@ impl Knowledge {
     /// Whether what a page held at the checkpoint is void. Everything that replaced it was durable
     /// before that was recorded.
     fn is_void(&self, geometry: Geometry, page: Ppn) -> bool {
-        self.void_before.contains_key(&geometry.block_of(page).0)
+        self.void.get(geometry.block_of(page).0 as usize).copied().unwrap_or_default()
     }
 
     /// How often a block was erased: so often at the checkpoint.
@@ -115,6 +132,10 @@ impl Knowledge {
                 Record::Erase { seq, block } => {
                     let last = self.void_before.entry(block).or_default();
                     *last = seq.max(*last);
+                    if self.void.len() <= block as usize {
+                        self.void.resize(block as usize + 1, false);
+                    }
+                    self.void[block as usize] = true;
                     *self.erased.entry(block).or_default() += 1;
                     seq
                 }
@@ -131,10 +152,7 @@ impl Knowledge {
         }
         match lpn {
             Some(lpn) if birth > since => self.facts.add(lpn, birth, Fact::Written),
-            Some(lpn) => {
-                let newest = self.copies.entry(lpn).or_insert((seq, page));
-                *newest = (*newest).max((seq, page));
-            }
+            Some(lpn) => self.copies.add(lpn, seq, page),
             None => {}
         }
     }
@@ -149,20 +167,35 @@ impl Knowledge {
 /// If the flash holds no such drive, or what it holds is damaged so that the drive cannot be what
 /// it was.
 pub fn recover<N: Nand<Page: Bytes, Oob = Tag>>(
-    mut nand: N,
+    nand: N,
     config: Config,
     accept_lost_tags: bool,
 ) -> Result<Ftl<N, NandJournal, N::Page>, FtlError> {
+    recover_telling(nand, config, accept_lost_tags, &mut |_| {})
+}
+
+/// Does the same, and tells how far it is: at least once for each 32 blocks that it looks at, and
+/// each million logical pages.
+///
+/// # Errors
+/// As [`recover`].
+pub fn recover_telling<N: Nand<Page: Bytes, Oob = Tag>>(
+    mut nand: N,
+    config: Config,
+    accept_lost_tags: bool,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Ftl<N, NandJournal, N::Page>, FtlError> {
     let mut journal = NandJournal::new(nand.geometry(), config.logical);
-    let found = journal.load(&mut nand)?;
+    let found = journal.load(&mut nand, progress)?;
     let since = found.checkpoint.seq;
     let mut known =
         Knowledge { highest: since.max(found.highest), doubt: found.doubt, ..Knowledge::default() };
     known.take_records(&found.records);
     let mut ftl = Ftl::assemble(nand, journal, config, false)?;
-    scan(&mut ftl, &found, &mut known, accept_lost_tags)?;
+    let none_new = scan(&mut ftl, &found, &mut known, accept_lost_tags, progress)?;
     known.facts.settle(&found.records);
-    restore_map(&mut ftl, &found, &mut known, accept_lost_tags)?;
+    known.copies.settle();
+    restore_map(&mut ftl, &found, &mut known, accept_lost_tags, progress)?;
     let geometry = ftl.nand.geometry();
     let mut live = vec![0; geometry.blocks as usize];
     for page in (0..geometry.pages()).map(Ppn) {
@@ -178,6 +211,16 @@ pub fn recover<N: Nand<Page: Bytes, Oob = Tag>>(
     // The number before is the birth of what is lost. The checkpoint of an earlier recovery may be
     // lost without a trace of its number.
     ftl.seq = known.highest + NUMBERS_AHEAD * if known.doubt { 2 } else { 1 } + 1;
+    if none_new && found.log_is_empty && !known.doubt && found.checkpoint.opens_are_recorded {
+        // The checkpoint says all that there is, and every tag that could say more was read. What
+        // was erased then is erased again, under a record, before it is used.
+        ftl.journal.begin_log(&mut ftl.nand)?;
+        ftl.sync()?;
+        ftl.durable = since;
+        (ftl.checkpointed, ftl.was_closed) = (ftl.seq - 1, true);
+        return Ok(ftl);
+    }
+    progress(Progress { step: "checkpoints", done: 0, of: 1 });
     ftl.checkpoint()?;
     if known.doubt {
         // If this checkpoint is lost one day, what was passed over must not come back from the one
@@ -187,108 +230,13 @@ pub fn recover<N: Nand<Page: Bytes, Oob = Tag>>(
     Ok(ftl)
 }
 
-/// Finds the pages that were programmed since the checkpoint.
-fn scan<N: Nand<Page: Bytes, Oob = Tag>>(
-    ftl: &mut Ftl<N, NandJournal, N::Page>,
-    found: &Found,
-    known: &mut Knowledge,
-    accept_lost_tags: bool,
-) -> Result<(), FtlError> {
-    let (geometry, since) = (ftl.nand.geometry(), found.checkpoint.seq);
-    let first = crate::journal::Journal::<N>::reserved(&ftl.journal);
-    let (mut seen, mut holes, mut durable) = (Vec::new(), Vec::new(), found.durable);
-    // The last page of each block that some tag says to be durable, or that is by its number.
-    let mut tails = HashMap::new();
-    for (seq, said) in &found.tails {
-        known.extend(&mut tails, geometry, *seq, *said);
-    }
-    for block in first..geometry.blocks {
-        let entry = found.checkpoint.blocks[block as usize];
-        let void = known.void_before.get(&block).copied();
-        // A block that was programmed since the checkpoint was open then, or erased, or its erase
-        // has a record.
-        let begun = match ftl.nand.read_oob(geometry.page(BlockId(block), 0)) {
-            Ok(tag) => tag.seq > since,
-            Err(NandError::Unreadable(_) | NandError::Erased(_)) => true,
-            Err(other) => return Err(other.into()),
-        };
-        if !begun && void.is_none() && !entry.open && !entry.erased && !entry.retired {
-            continue;
-        }
-        let (generation, mut last) = (generation_of(entry.erases), 0);
-        let valid_from = void.unwrap_or(0).max(since);
-        let before = holes.len();
-        for index in 0..geometry.pages_per_block {
-            let page = geometry.page(BlockId(block), index);
-            match ftl.nand.read_oob(page) {
-                Ok(tag) if tag.seq > valid_from => {
-                    if tag.generation != 0 {
-                        known.generations.insert(block, tag.generation);
-                    }
-                    durable = durable.max(tag.durable);
-                    known.extend(&mut tails, geometry, tag.seq, tag.tails);
-                    let lpn = if let Kind::Lpn(lpn) = tag.kind { Some(lpn) } else { None };
-                    seen.push(Seen { page, lpn, birth: tag.birth, seq: tag.seq });
-                    // The cut took a page, and not one that came after it in its block.
-                    known.doubt |= holes.len() > before;
-                }
-                // From before the checkpoint, and not from before the last erase.
-                Ok(tag)
-                    if entry.open
-                        && void.is_none()
-                        && tag.seq > last
-                        && [0, generation].contains(&tag.generation) =>
-                {
-                    last = tag.seq;
-                }
-                Ok(_) | Err(NandError::Erased(_)) => holes.push(page),
-                Err(NandError::Unreadable(_)) => {
-                    known.doubt |= !entry.retired;
-                    holes.push(page);
-                }
-                Err(other) => return Err(other.into()),
-            }
-        }
-    }
-    // Pages are programmed in order: those before a durable one of their block are durable, too.
-    for Seen { page, .. } in seen.iter().filter(|seen| seen.seq <= durable) {
-        let tail = tails.entry(geometry.block_of(*page)).or_insert(*page);
-        *tail = (*page).max(*tail);
-    }
-    let was_durable = |hole: &Ppn| tails.get(&geometry.block_of(*hole)).is_some_and(|tail| tail >= hole);
-    for hole in holes.into_iter().filter(was_durable) {
-        ftl.pass_over(FtlError::TagLost(hole), accept_lost_tags)?;
-        known.doubt = true;
-    }
-    known.durable = durable;
-    for page in seen {
-        known.highest = known.highest.max(page.seq);
-        // Damaged data that were durable are rot, and the page keeps its place: they need not be
-        // read. Others were torn by the cut if they are damaged.
-        if page.seq <= durable || is_intact(&mut ftl.nand, page.page)? {
-            known.take_page(page, since);
-        } else {
-            known.doubt = true;
-        }
-    }
-    Ok(())
-}
-
-/// Whether the data of a page fit their sum.
-fn is_intact<N: Nand<Page: Bytes, Oob = Tag>>(nand: &mut N, page: Ppn) -> Result<bool, FtlError> {
-    match nand.read(page, 0) {
-        Ok(read) => Ok(read.data.is_some()),
-        Err(NandError::Unreadable(_) | NandError::Erased(_)) => Ok(false),
-        Err(other) => Err(other.into()),
-    }
-}
-
 /// Settles what each logical page holds.
 fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
     ftl: &mut Ftl<N, NandJournal, N::Page>,
     found: &Found,
     known: &mut Knowledge,
     accept_lost_tags: bool,
+    progress: &mut dyn FnMut(Progress),
 ) -> Result<(), FtlError> {
     let geometry = ftl.nand.geometry();
     let since = found.checkpoint.seq;
@@ -296,7 +244,15 @@ fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
     // owner was lost. Pages of one owner are kept until then.
     let mut own = vec![u32::MAX; found.checkpoint.table.len()];
     let mut lost = Vec::new();
+    let nothing_new = known.facts.are_none();
     for lpn in 0..found.checkpoint.table.len() as u32 {
+        if lpn.is_multiple_of(TOLD_EVERY) {
+            let of = found.checkpoint.table.len() as u64;
+            progress(Progress { step: "logical pages", done: lpn.into(), of });
+        }
+        if nothing_new && entry_of(found.checkpoint.table[lpn as usize]).is_none() {
+            continue;
+        }
         let (facts, trimmed) = known.facts.of(lpn);
         let mut settled = None;
         for (seq, fact) in facts {
@@ -376,8 +332,8 @@ fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
 fn at_checkpoint(lpn: u32, found: &Found, known: &Knowledge, geometry: Geometry) -> Option<Target> {
     let unless_void = |page, target| if known.is_void(geometry, page) { Target::Lost } else { target };
     let target = match entry_of(found.checkpoint.table[lpn as usize])? {
-        Ok(page) => match known.copies.get(&lpn) {
-            Some((_, copy)) => Target::Own(*copy),
+        Ok(page) => match known.copies.of(lpn) {
+            Some(copy) => Target::Own(copy),
             None => unless_void(page, Target::Own(page)),
         },
         Err(number) => {

@@ -225,6 +225,7 @@ where
                 self.sync()?;
             }
             if !self.blocks.must_erase(block) {
+                self.record_open(block)?;
                 return Ok(block);
             }
             let ahead = self.blocks.to_erase(stream, self.config.erase_at_once.max(1) as usize - 1);
@@ -235,6 +236,7 @@ where
             }
             self.erase_free(&ahead, after)?;
             if erased {
+                self.record_open(block)?;
                 return Ok(block);
             }
         }

@@ -9,9 +9,9 @@ use crate::tag::MAX_SEQ;
 use pumice_flash::Geometry;
 
 const MAGIC: [u8; 4] = *b"PFTC";
-const VERSION: u32 = 3;
-/// Without generations in tags, and without [`ERASED`].
-const EARLIER: u32 = 2;
+const VERSION: u32 = 4;
+/// Blocks that were erased are written to without a record in the log.
+const EARLIER: [u32; 2] = [2, 3];
 const HEADER: usize = 40 + 8 * Stats::KEPT;
 const RETIRED: u32 = 1;
 const OPEN: u32 = 2;
@@ -56,7 +56,6 @@ impl Image<'_> {
             let flags = match self.blocks.state(block) {
                 State::Retired => RETIRED,
                 State::Open | State::Failing => OPEN,
-                State::Free if self.blocks.is_ready(block) => ERASED,
                 State::Free | State::Closed | State::Reserved => 0,
             };
             out.extend(self.blocks.erases(block).to_le_bytes());
@@ -82,6 +81,10 @@ pub(crate) struct BlockEntry {
 /// A checkpoint that was read.
 #[derive(Debug)]
 pub(crate) struct Loaded {
+    /// Its number, by its tags.
+    pub(crate) number: u64,
+    /// Blocks that were programmed since were open then, or have a record in the log.
+    pub(crate) opens_are_recorded: bool,
     pub(crate) seq: u64,
     /// Entries of the table of logical pages; see [`crate::map::entry_of`].
     pub(crate) table: Vec<u32>,
@@ -130,9 +133,14 @@ impl Loaded {
     /// Takes a stream apart; `None` if it is not a checkpoint of a drive of this shape.
     pub(crate) fn decode(stream: &[u8], limits: &Limits) -> Option<Self> {
         let mut fields = Fields(stream);
-        if fields.bytes()? != MAGIC || ![EARLIER, VERSION].contains(&fields.word()?) {
+        if fields.bytes()? != MAGIC {
             return None;
         }
+        let version = fields.word()?;
+        if version != VERSION && !EARLIER.contains(&version) {
+            return None;
+        }
+        let opens_are_recorded = version == VERSION;
         let (seq, pages, objects) = (fields.long()?, fields.long()?, fields.long()?);
         let (blocks, per_block) = (fields.word()?, fields.word()?);
         let same_shape = pages == u64::from(limits.logical)
@@ -169,6 +177,8 @@ impl Loaded {
             Some(Ok(page)) => limits.holds_data(page.0) && owned.insert(page.0),
             Some(Err(object)) => (object as usize) < objects.len(),
         };
-        table.iter().all(known).then(|| Self { seq, table, objects, blocks, stats: Stats::from_kept(&kept) })
+        let stats = Stats::from_kept(&kept);
+        let all_known = table.iter().all(known);
+        all_known.then_some(Self { number: 0, opens_are_recorded, seq, table, objects, blocks, stats })
     }
 }

@@ -1,13 +1,17 @@
 //! The journal on the first blocks of the flash.
 
-use super::checkpoint::{self, Loaded};
-use super::record::{BYTES, Limits, LogPlace, NoRecord, Record};
+mod load;
+
+pub(crate) use load::Found;
+
+use super::checkpoint;
+use super::record::{BYTES, Limits, LogPlace, Record};
 use super::{Image, Journal};
 use crate::content::Bytes;
 use crate::error::FtlError;
 use crate::tag::{Kind, Tag, Tails};
 use pumice_flash::{BlockId, Geometry, Nand, NandError, Ppn};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Times that a block is erased, or a checkpoint written, before the journal gives up.
 const ATTEMPTS: u32 = 3;
@@ -60,42 +64,6 @@ pub struct NandJournal {
 struct Mark {
     seq: u64,
     tails: Tails,
-}
-
-/// What was read of a journal.
-#[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) checkpoint: Loaded,
-    pub(crate) records: Vec<Record>,
-    /// The highest sequence number that some page of the log says to be durable.
-    pub(crate) durable: u64,
-    /// The highest sequence number of a page of the journal.
-    pub(crate) highest: u64,
-    /// The tails that pages of the log name, with the sequence numbers of those pages.
-    pub(crate) tails: Vec<(u64, Tails)>,
-    /// A checkpoint is lost, or a page of the log in part.
-    pub(crate) doubt: bool,
-}
-
-/// A page of the log, from all copies of it that were found.
-#[derive(Debug, Default)]
-struct LogPage {
-    /// How many records it should have.
-    count: usize,
-    records: Vec<Record>,
-}
-
-impl LogPage {
-    fn is_whole(&self) -> bool {
-        self.records.len() >= self.count
-    }
-}
-
-/// The records of a log page up to the first whose sum does not fit.
-fn records_of(data: &[u8], first: LogPlace, limits: &Limits) -> Result<Vec<Record>, NoRecord> {
-    let places = (0..).map(|record| LogPlace { record, ..first });
-    let records = data.as_chunks::<BYTES>().0.iter().zip(places);
-    records.map_while(|(bytes, place)| Record::decode(bytes, place, limits).transpose()).collect()
 }
 
 impl NandJournal {
@@ -160,6 +128,13 @@ impl NandJournal {
 
     fn per_page(&self) -> usize {
         (self.geometry.page_bytes as usize / BYTES).max(1)
+    }
+
+    /// Begins the log that follows the last checkpoint. There is nothing in it.
+    pub(crate) fn begin_log<N: Nand>(&mut self, nand: &mut N) -> Result<(), FtlError> {
+        (self.places, self.log_page, self.log_durable) = ([0; 2], 0, 0);
+        self.unsynced.clear();
+        Self::erase(nand, self.half())
     }
 
     fn erase<N: Nand>(nand: &mut N, area: Area) -> Result<(), FtlError> {
@@ -272,6 +247,8 @@ impl NandJournal {
             self.unsynced.pop_front();
         }
         let (data, tag, now) = self.next_log_page(durable, mark);
+        // Without the record of a block nobody looks for the pages that are written to it then.
+        let opens = self.pending[..now].iter().any(|record| matches!(record, Record::Erase { .. }));
         if self.put_in_part(nand, 0, &data.clone().into(), &tag)? {
             self.one_copy.push((data, tag));
         } else if !self.put_in_part(nand, 1, &data.into(), &tag)? {
@@ -280,7 +257,7 @@ impl NandJournal {
         self.unsynced.push_back((self.log_page, tag.seq));
         self.log_page += 1;
         self.pending.drain(..now);
-        if self.one_copy.len() >= ONE_COPY { self.put_second(nand) } else { Ok(()) }
+        if opens || self.one_copy.len() >= ONE_COPY { self.put_second(nand) } else { Ok(()) }
     }
 
     fn try_checkpoint<N: Nand<Page: Bytes, Oob = Tag>>(
@@ -289,7 +266,8 @@ impl NandJournal {
         stream: &[u8],
         seq: u64,
         number: u64,
-    ) -> Result<(), FtlError> {
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, FtlError> {
         let slot = self.slots[(number % 2) as usize];
         Self::erase(nand, slot)?;
         let tails = Tails::default();
@@ -299,134 +277,16 @@ impl NandJournal {
             let data = self.padded(chunk.to_vec()).into();
             place = self.put(nand, slot, place, &data, &tag(Kind::Checkpoint(pages)))?;
             pages += 1;
+            if !go_on() {
+                return Ok(false);
+            }
         }
         nand.sync()?;
         let mut end = crc32c::crc32c(stream).to_le_bytes().to_vec();
         end.extend((stream.len() as u64).to_le_bytes());
         self.put(nand, slot, place, &self.padded(end).into(), &tag(Kind::CheckpointEnd(pages)))?;
         nand.sync()?;
-        Ok(())
-    }
-
-    /// The pages of an area that can be read, and belong to a checkpoint if `number` names one.
-    fn pages<N: Nand<Page: Bytes, Oob = Tag>>(
-        &self,
-        nand: &mut N,
-        area: Area,
-    ) -> Result<Vec<(Tag, N::Page)>, FtlError> {
-        let mut found = Vec::new();
-        for place in 0..area.pages(self.geometry) {
-            match nand.read(area.page(self.geometry, place), 0) {
-                Ok(read) => {
-                    let tag = read.oob;
-                    // The second copy of a page of a checkpoint, which follows the first.
-                    let again = found.last().is_some_and(|(last, _): &(Tag, N::Page)| {
-                        matches!(tag.kind, Kind::Checkpoint(_))
-                            && (last.kind, last.birth) == (tag.kind, tag.birth)
-                    });
-                    found.extend(read.data.filter(|_| !again).map(|data| (tag, data)));
-                }
-                Err(NandError::Unreadable(_) | NandError::Erased(_)) => {}
-                Err(other) => return Err(other.into()),
-            }
-        }
-        Ok(found)
-    }
-
-    /// The checkpoint of a slot, and its number; `highest` becomes the sequence number of a page of
-    /// it, if that is higher.
-    fn load_slot<N: Nand<Page: Bytes, Oob = Tag>>(
-        &self,
-        nand: &mut N,
-        slot: Area,
-        highest: &mut u64,
-    ) -> Result<Option<(u64, Loaded)>, FtlError> {
-        let found = self.pages(nand, slot)?;
-        *highest = found.iter().map(|(tag, _)| tag.seq).fold(*highest, u64::max);
-        let ends = found.iter().filter_map(|(tag, data)| match tag.kind {
-            Kind::CheckpointEnd(pages) => Some((tag.birth, pages, data.as_ref())),
-            _ => None,
-        });
-        let Some((number, pages, end)) = ends.max_by_key(|(number, ..)| *number) else { return Ok(None) };
-        let mut parts: BTreeMap<u32, &[u8]> = BTreeMap::new();
-        for (tag, data) in &found {
-            if let Kind::Checkpoint(n) = tag.kind
-                && tag.birth == number
-                && n < pages
-            {
-                parts.entry(n).or_insert(data.as_ref());
-            }
-        }
-        if parts.len() != pages as usize || end.len() < END_BYTES {
-            return Ok(None);
-        }
-        let crc = u32::from_le_bytes(std::array::from_fn(|i| end[i]));
-        let bytes = u64::from_le_bytes(std::array::from_fn(|i| end[4 + i]));
-        let mut stream: Vec<u8> = parts.into_values().flatten().copied().collect();
-        if bytes > stream.len() as u64 {
-            return Ok(None);
-        }
-        stream.truncate(bytes as usize);
-        if crc32c::crc32c(&stream) != crc {
-            return Ok(None);
-        }
-        Ok(Loaded::decode(&stream, &self.limits()).map(|loaded| (number, loaded)))
-    }
-
-    /// Reads what a journal kept.
-    pub(crate) fn load<N: Nand<Page: Bytes, Oob = Tag>>(&mut self, nand: &mut N) -> Result<Found, FtlError> {
-        let (mut slots, mut highest) = (Vec::new(), 0);
-        for slot in self.slots {
-            slots.extend(self.load_slot(nand, slot, &mut highest)?);
-        }
-        let both = slots.len() == 2;
-        let newest = slots.into_iter().max_by_key(|(number, _)| *number);
-        let (number, checkpoint) = newest.ok_or(FtlError::NoCheckpoint)?;
-        // The log of the next checkpoint exists if that one was made and is damaged now. Both logs
-        // together then say all that happened since this checkpoint.
-        // What pages of a checkpoint say to be durable counts for that checkpoint only: it passes
-        // over what the cut before it took.
-        let (mut logs, mut last, mut durable) = (BTreeMap::new(), number, checkpoint.seq);
-        let mut tails = Vec::new();
-        let mut durable_pages: BTreeMap<u64, u32> = BTreeMap::new();
-        for half in self.halves {
-            for (tag, data) in self.pages(nand, half)? {
-                let Kind::Log { page, durable: before, records: count } = tag.kind else { continue };
-                last = last.max(tag.birth);
-                if tag.birth < number {
-                    continue;
-                }
-                durable = durable.max(tag.durable);
-                highest = highest.max(tag.seq);
-                tails.push((tag.seq, tag.tails));
-                let known = durable_pages.entry(tag.birth).or_default();
-                *known = before.max(*known);
-                let place = LogPlace { log: tag.birth, page, record: 0 };
-                let records = records_of(data.as_ref(), place, &self.limits());
-                let records = records.map_err(|NoRecord| FtlError::LogDamaged(page))?;
-                let log: &mut LogPage = logs.entry((tag.birth, page)).or_default();
-                log.count = log.count.max(count as usize);
-                if records.len() >= log.records.len() {
-                    log.records = records;
-                }
-            }
-        }
-        if last > number + 1 {
-            return Err(FtlError::CheckpointLost(last));
-        }
-        // The next checkpoint goes over the damaged one, and has a number that no log has.
-        self.number = if last == number { number } else { number + 2 };
-        for (birth, pages) in durable_pages {
-            // Others may be cut short: a page is rewritten with more records until it is durable.
-            let whole = |page: &u32| logs.get(&(birth, *page)).is_some_and(LogPage::is_whole);
-            if let Some(lost) = (0..pages).find(|page| !whole(page)) {
-                return Err(FtlError::LogDamaged(lost));
-            }
-        }
-        let doubt = !both || last > number || !logs.values().all(LogPage::is_whole);
-        let mut records: Vec<Record> = logs.into_values().flat_map(|page| page.records).collect();
-        records.retain(|record| record.seq() > checkpoint.seq);
-        Ok(Found { checkpoint, records, durable, highest, tails, doubt })
+        Ok(true)
     }
 }
 
@@ -478,22 +338,27 @@ impl<N: Nand<Page: Bytes, Oob = Tag>> Journal<N> for NandJournal {
         self.places.iter().any(|place| *place >= most)
     }
 
-    fn checkpoint(&mut self, nand: &mut N, image: &Image<'_>) -> Result<(), FtlError> {
+    fn checkpoint(
+        &mut self,
+        nand: &mut N,
+        image: &Image<'_>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, FtlError> {
         // If this checkpoint is lost, the log before it is needed.
         self.put_second(nand)?;
         let (stream, number) = (image.encode(), self.number + 1);
         let mut left = ATTEMPTS;
-        while let Err(error) = self.try_checkpoint(nand, &stream, image.seq, number) {
-            left -= 1;
-            if error != FtlError::JournalFailed || left == 0 {
-                return Err(error);
+        loop {
+            match self.try_checkpoint(nand, &stream, image.seq, number, go_on) {
+                Ok(true) => break,
+                Ok(false) => return Ok(false),
+                Err(FtlError::JournalFailed) if left > 1 => left -= 1,
+                Err(error) => return Err(error),
             }
         }
         self.number = number;
-        (self.places, self.log_page, self.log_durable) = ([0; 2], 0, 0);
-        self.unsynced.clear();
-        Self::erase(nand, self.half())?;
+        self.begin_log(nand)?;
         nand.sync()?;
-        Ok(())
+        Ok(true)
     }
 }

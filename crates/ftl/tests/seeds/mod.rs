@@ -6,8 +6,9 @@
 
 pub(crate) mod losses;
 
-use pumice_flash::{BlockId, Nand, NandError, Random};
-use pumice_ftl::{Bytes, Config, Flush, Ftl, FtlError, NandJournal, Scheme, Tag, recover};
+use pumice_flash::{BlockId, Nand, NandError, Random, forge_crc32c};
+use pumice_ftl::{Bytes, Config, Flush, Ftl, FtlError, NandJournal, Scheme, Secret, Sums, Tag, recover};
+use std::cell::Cell;
 
 /// Logical pages.
 pub(crate) const LOGICAL: u32 = 60;
@@ -35,10 +36,21 @@ pub(crate) trait Cuttable: Nand<Page: Bytes, Oob = Tag> + Sized {
 /// A drive on such flash.
 pub(crate) type Drive<N> = Ftl<N, NandJournal, <N as Nand>::Page>;
 
-/// A content by its number.
+thread_local! {
+    /// Drives of this thread sum their pages by CRC-32C alone: a fault that the cases must find.
+    pub(crate) static CRC_ALONE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// How drives of such pages sum them.
+pub(crate) fn sums(page_bytes: u32) -> Sums {
+    if CRC_ALONE.get() { Sums::Crc32c } else { Sums::keyed(&Secret([0x5E; 32]), page_bytes) }
+}
+
+/// A content by its number. All have the same CRC-32C: the host is an adversary.
 pub(crate) fn content<N: Cuttable>(number: u64) -> N::Page {
     let mut random = Random::new(number);
-    let bytes: Vec<u8> = (0..N::PAGE / 8).flat_map(|_| random.next_u64().to_le_bytes()).collect();
+    let mut bytes: Vec<u8> = (0..N::PAGE / 8).flat_map(|_| random.next_u64().to_le_bytes()).collect();
+    forge_crc32c(&mut bytes, 0x600D_F00D);
     bytes.into()
 }
 
@@ -254,7 +266,19 @@ pub(crate) fn one_seed<N: Cuttable>(seed: u64) {
         let most = if random.below(2) == 0 { 60 } else { 600 };
         drive.nand_mut().cut_after(random.below(most));
         loop {
-            match step(&mut drive, &mut allowed, &mut random, ahead) {
+            // Some checkpoints are given up, as those with which a drive is closed may be.
+            let given_up = match random.below(200) {
+                0 => {
+                    let mut pages = random.below(12);
+                    let mut go_on = || {
+                        pages = pages.saturating_sub(1);
+                        pages > 0
+                    };
+                    drive.checkpoint_while(&mut go_on).map(drop)
+                }
+                _ => Ok(()),
+            };
+            match given_up.and_then(|()| step(&mut drive, &mut allowed, &mut random, ahead)) {
                 Ok(()) => {}
                 Err(error) if is_cut(&error) => break,
                 Err(error) => panic!("seed {seed}: {error}"),

@@ -5,7 +5,7 @@ use pumice_blockdev::{
     BlockDevice, FileDevice, IoError, LimitedDevice, MarkedDevice, MarksError, MemoryDevice, NoMemory,
     OpenMode, Options, TagFormat, check_memory,
 };
-use pumice_flashdrive::{FlashDrive, FlashError, FlashSpec};
+use pumice_flashdrive::{FlashDrive, FlashError, FlashSpec, Progress};
 use pumice_nvme::spec::identify::Namespace;
 use pumice_protect::block_format::BlockFormat;
 use pumice_protect::format::{Place, Type};
@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tracing::info;
 
 /// What holds a drive's blocks.
@@ -26,6 +27,9 @@ pub enum Backend {
     Memory(u64),
     /// A block device or an image file.
     Path(PathBuf),
+    /// A block device or an image file, also one that holds a flash drive: its bytes are served as
+    /// they are.
+    Plain(PathBuf),
     /// A flash drive in a file or on a block device: the translation layer is the node's.
     Flash(FlashSpec),
 }
@@ -47,6 +51,11 @@ pub enum BackendError {
     /// The flash drive cannot be opened or made.
     #[error(transparent)]
     Flash(#[from] FlashError),
+    /// It holds a flash drive, and is to be served as it is.
+    #[error(
+        "{0}: it is a flash drive, which a host must not write to as it is: serve it as flash:{0}, or as plain:{0} if a host has made it one"
+    )]
+    IsFlash(String),
     /// Its tags cannot be used, or what was asked for makes no sense.
     #[error(transparent)]
     Tags(#[from] TaggingError),
@@ -84,10 +93,13 @@ pub enum BackendError {
 impl FromStr for Backend {
     type Err = BackendError;
 
-    /// `mem:SIZE`, `flash:PATH[,capacity=SIZE][,op=PERCENT][,dedup=SCHEME]`, or a path.
+    /// `mem:SIZE`, `flash:PATH[,capacity=SIZE][,op=PERCENT][,dedup=SCHEME]`, `plain:PATH` or a path.
     fn from_str(text: &str) -> Result<Self, BackendError> {
         if let Some(flash) = text.strip_prefix("flash:") {
             return Ok(Self::Flash(flash.parse()?));
+        }
+        if let Some(path) = text.strip_prefix("plain:") {
+            return Ok(Self::Plain(path.into()));
         }
         let Some(size) = text.strip_prefix("mem:") else { return Ok(Self::Path(text.into())) };
         parse_size(size)
@@ -101,6 +113,7 @@ impl std::fmt::Display for Backend {
         match self {
             Self::Memory(size) => write!(f, "mem:{size}"),
             Self::Path(path) => path.display().fmt(f),
+            Self::Plain(path) => write!(f, "plain:{}", path.display()),
             Self::Flash(spec) => write!(f, "flash:{spec}"),
         }
     }
@@ -112,7 +125,7 @@ impl Backend {
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Memory(_) => None,
-            Self::Path(path) => Some(path),
+            Self::Path(path) | Self::Plain(path) => Some(path),
             Self::Flash(spec) => Some(&spec.path),
         }
     }
@@ -131,10 +144,19 @@ fn last_part(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
+/// How often a drive that is being recovered says how far that is.
+const TOLD_EVERY: Duration = Duration::from_secs(5);
+
 /// Opens a flash drive, and makes it if nothing is at its path.
 fn open_flash(spec: &FlashSpec, label: Option<&str>) -> Result<FlashDrive, FlashError> {
     let name = label.map_or_else(|| last_part(&spec.path), str::to_owned);
-    let (drive, made) = pumice_flashdrive::open(spec, &name)?;
+    let (mut told, path) = (Instant::now(), spec.path.display());
+    let (drive, made) = pumice_flashdrive::open_telling(spec, &name, &mut |Progress { step, done, of }| {
+        if told.elapsed() >= TOLD_EVERY {
+            told = Instant::now();
+            info!(drive = %name, %path, "recovering a flash drive: {done} of {of} {step}");
+        }
+    })?;
     let what = if made { "made a flash drive" } else { "recovered a flash drive" };
     info!(drive = %name, path = %spec.path.display(), used = drive.used_bytes(), "{what}");
     Ok(drive)
@@ -277,8 +299,11 @@ impl Drive {
                 // A mark comes before a tag.
                 (Arc::new(MarkedDevice::in_memory(device, block_size)), None)
             }
-            Backend::Path(path) => {
+            Backend::Path(path) | Backend::Plain(path) => {
                 let device = FileDevice::open(path, OpenMode::ReadWrite, Options::default())?;
+                if matches!(backend, Backend::Path(_)) && pumice_flashdrive::is_drive(&device) {
+                    return Err(BackendError::IsFlash(path.display().to_string()));
+                }
                 let real = path.canonicalize().unwrap_or_else(|_| path.clone());
                 let device = device.named(label.map_or_else(|| last_part(&real), str::to_owned));
                 let device = match tagging.and_then(|tagging| tagging.atomic) {

@@ -4,7 +4,7 @@
 use crate::world::{PATIENCE, command, connect, host, run, serve, serve_paced};
 use pumice_blockdev::BlockDevice;
 use pumice_flashdrive::FlashDrive;
-use pumice_node::serve::Drive;
+use pumice_node::serve::{Backend, BackendError, Drive};
 use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::opcode::io;
 use pumice_offload::PaceRequest;
@@ -76,4 +76,28 @@ fn what_a_host_was_told_to_be_durable_is_in_the_file() {
     assert!(run(&mut queue, command(io::WRITE, 1, 0, 1), &[3; 4096]).is_success());
     assert!(run(&mut queue, Sqe::new(io::FLUSH, 1), &[]).is_success());
     assert_eq!(now(), [3, 2]);
+}
+
+#[test]
+fn the_file_of_a_flash_drive_is_no_plain_drive_unless_it_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("f");
+    let open = |text: &str| {
+        let backend: Backend = text.parse().unwrap();
+        Drive::open_tagged(&backend, None, 4096, "nqn", 1, None).map(drop)
+    };
+    let [plain, flash, said] = ["", "flash:", "plain:"].map(|kind| format!("{kind}{}", path.display()));
+    open(&format!("{flash},capacity=4MiB")).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let why = open(&plain).unwrap_err().to_string();
+    assert!(why.contains(&flash) && why.contains(&said), "{why}");
+    // Also if its start is lost.
+    let mut lost = before.clone();
+    lost[..8192].fill(0);
+    std::fs::write(&path, &lost).unwrap();
+    assert!(matches!(open(&plain), Err(BackendError::IsFlash(_))));
+    assert!(std::fs::read(&path).unwrap() == lost, "nothing was written");
+    open(&said).unwrap();
+    std::fs::write(&path, &before).unwrap();
+    open(&flash).unwrap();
 }

@@ -2,6 +2,7 @@
 
 use crate::journal::Record;
 use pumice_flash::Ppn;
+use std::cell::Cell;
 use std::collections::BinaryHeap;
 
 /// What a logical page holds as of a sequence number: the content of a birth, perhaps at this page.
@@ -27,11 +28,56 @@ pub(super) struct Facts {
     /// In the order of logical pages, the newest first, once [`Facts::settle`] was called.
     facts: Vec<(u32, u64, Fact)>,
     trims: Vec<Trimmed>,
+    /// Where those of the logical page that was asked for last begin. A drive has many pages, and
+    /// they are asked for in order.
+    at: Cell<(usize, usize)>,
+}
+
+/// The first of the elements in order, from this place on, that is not `before`; or of all, if that
+/// place is too far.
+fn first_not<T>(all: &[T], from: usize, before: impl Fn(&T) -> bool) -> usize {
+    let from = if from > 0 && !before(&all[from - 1]) { 0 } else { from };
+    // Mostly the next one.
+    match all[from..].iter().take(4).position(|one| !before(one)) {
+        Some(steps) => from + steps,
+        None => from + all[from..].partition_point(before),
+    }
+}
+
+/// Where garbage collection moved what logical pages held at the checkpoint.
+#[derive(Debug, Default)]
+pub(super) struct Copies {
+    /// By logical page, then by number, once [`Copies::settle`] was called.
+    all: Vec<(u32, u64, Ppn)>,
+    at: Cell<usize>,
+}
+
+impl Copies {
+    pub(super) fn add(&mut self, lpn: u32, seq: u64, page: Ppn) {
+        self.all.push((lpn, seq, page));
+    }
+
+    /// All copies are there.
+    pub(super) fn settle(&mut self) {
+        self.all.sort_unstable_by_key(|(lpn, seq, _)| (*lpn, std::cmp::Reverse(*seq)));
+    }
+
+    /// The newest copy of what a logical page held.
+    pub(super) fn of(&self, lpn: u32) -> Option<Ppn> {
+        let at = first_not(&self.all, self.at.get(), |(known, ..)| *known < lpn);
+        self.at.set(at);
+        self.all.get(at).filter(|(known, ..)| *known == lpn).map(|(_, _, page)| *page)
+    }
 }
 
 impl Facts {
     pub(super) fn add(&mut self, lpn: u32, seq: u64, fact: Fact) {
         self.facts.push((lpn, seq, fact));
+    }
+
+    /// Whether there are no facts and no trims.
+    pub(super) fn are_none(&self) -> bool {
+        self.facts.is_empty() && self.trims.is_empty()
     }
 
     /// All facts are there. These records are those of the log.
@@ -47,9 +93,11 @@ impl Facts {
     /// The facts of a logical page that no trim overrules, the newest first; and whether it was
     /// trimmed before them.
     pub(super) fn of(&self, lpn: u32) -> (impl Iterator<Item = (u64, Fact)>, bool) {
-        let trim = self.trims.partition_point(|trim| trim.to <= lpn);
+        let (first, trim) = self.at.get();
+        let trim = first_not(&self.trims, trim, |trim| trim.to <= lpn);
+        let first = first_not(&self.facts, first, |(known, ..)| *known < lpn);
+        self.at.set((first, trim));
         let trim = self.trims.get(trim).filter(|trim| trim.from <= lpn).map(|trim| trim.seq);
-        let first = self.facts.partition_point(|(known, ..)| *known < lpn);
         let facts = self.facts[first..].iter().take_while(move |(known, ..)| *known == lpn);
         let facts = facts.map(|(_, seq, fact)| (*seq, *fact));
         (facts.take_while(move |(seq, _)| trim.is_none_or(|trim| *seq > trim)), trim.is_some())
@@ -118,6 +166,25 @@ mod tests {
                 assert_eq!(found.collect::<Vec<_>>(), expected, "seed {seed}, page {lpn}");
                 assert_eq!(trimmed, plain.first() == Some(&None), "seed {seed}, page {lpn}");
             }
+        }
+    }
+
+    #[test]
+    fn facts_and_copies_are_found_in_any_order() {
+        let (mut random, mut facts, mut copies) = (Random::new(9), Facts::default(), Copies::default());
+        let mut plain = vec![None; 100];
+        for seq in 1..200 {
+            let lpn = random.below(100) as u32;
+            facts.add(lpn, seq, Fact::Written);
+            copies.add(lpn, seq, Ppn(seq as u32));
+            plain[lpn as usize] = Some(seq);
+        }
+        facts.settle(&[]);
+        copies.settle();
+        for turn in 0..1_000 {
+            let lpn = if turn < 100 { turn } else { random.below(100) as u32 };
+            assert_eq!(facts.of(lpn).0.next().map(|(seq, _)| seq), plain[lpn as usize], "{lpn}");
+            assert_eq!(copies.of(lpn).map(|page| u64::from(page.0)), plain[lpn as usize], "{lpn}");
         }
     }
 
