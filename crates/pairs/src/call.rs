@@ -2,21 +2,11 @@
 
 use crate::Failed;
 use crate::process::{Log, PATIENCE, Process};
-use crate::world::{World, held};
+use crate::world::{Call, World, held};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-
-/// A command under way, or done.
-#[derive(Debug)]
-pub(crate) struct Call {
-    pub(crate) what: String,
-    pub(crate) began: Instant,
-    pub(crate) log: Arc<Log>,
-    /// When it ended.
-    pub(crate) ended: std::sync::Mutex<Option<Instant>>,
-}
 
 /// How a command ended.
 #[derive(Debug, Clone)]
@@ -50,7 +40,7 @@ impl World {
             what: args.join(" "),
             began: Instant::now(),
             log: Arc::clone(&log),
-            ended: std::sync::Mutex::new(None),
+            ended: Mutex::new(None),
         });
         held(&self.calls).push(Arc::clone(&call));
         let mut process = Process::start(&self.binary, args, &log)?;

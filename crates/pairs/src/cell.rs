@@ -165,7 +165,8 @@ fn both(world: &World, clients: &mut [Client<'_>], seconds: u64) -> Result<(), F
         let results: Vec<Result<(), Failed>> = std::thread::scope(|scope| {
             let clock = &clock;
             let begin = |(i, feature): (usize, Feature)| {
-                let late = if i == 1 && !world.pair.first.is_condition() { length / 4 } else { Duration::ZERO };
+                let late =
+                    if i == 1 && !world.pair.first.is_condition() { length / 4 } else { Duration::ZERO };
                 scope.spawn(move || {
                     let stage = clock.stage();
                     std::thread::sleep(late);
@@ -196,7 +197,9 @@ fn drain(world: &World) {
     while is_pending() {
         std::thread::sleep(Duration::from_millis(20));
         let is_troubled = !held(&world.troubles).is_empty();
-        if began.elapsed() > 5 * PATIENCE || is_troubled && began.elapsed() > PATIENCE + Duration::from_secs(1) {
+        if began.elapsed() > 5 * PATIENCE
+            || is_troubled && began.elapsed() > PATIENCE + Duration::from_secs(1)
+        {
             world.trouble("requests are still under way when all is over".to_owned());
             end_serving(world);
             return;
@@ -240,7 +243,10 @@ fn scrub_members(world: &World, when: &str) -> Result<(), Failed> {
             Some(2) => {}
             _ => {
                 let said = done.said.replace('\n', " ");
-                world.trouble(format!("{when}: a scrub ended with {:?}: {found:?}, damaged {damage:?}: {said}", done.code));
+                world.trouble(format!(
+                    "{when}: a scrub ended with {:?}: {found:?}, damaged {damage:?}: {said}",
+                    done.code
+                ));
                 return Ok(());
             }
         }

@@ -35,9 +35,28 @@ use Feature::{
 impl Feature {
     /// All of them, in the order of the table.
     pub(crate) const ALL: [Self; 22] = [
-        Scrub, Repair, Heal, Drives, Vouch, Protect, Rebuild, Replace, AddRefused, Fail, NodeRestart,
-        NodePause, NodeKill, ServeStop, ServeKill, Window, Slowdown, FlashIdle, TagCheckpoint, FullDisk,
-        SlowDrive, Status,
+        Scrub,
+        Repair,
+        Heal,
+        Drives,
+        Vouch,
+        Protect,
+        Rebuild,
+        Replace,
+        AddRefused,
+        Fail,
+        NodeRestart,
+        NodePause,
+        NodeKill,
+        ServeStop,
+        ServeKill,
+        Window,
+        Slowdown,
+        FlashIdle,
+        TagCheckpoint,
+        FullDisk,
+        SlowDrive,
+        Status,
     ];
 
     /// The name in tables and on the command line.
@@ -189,13 +208,33 @@ impl Pair {
     /// holds something.
     pub(crate) fn short() -> Vec<Self> {
         let volume = [
-            (Window, Scrub), (Window, Repair), (Window, Rebuild), (Scrub, ServeStop), (Repair, ServeKill),
-            (NodeKill, Scrub), (NodePause, Scrub), (Rebuild, NodeKill), (Rebuild, NodeRestart),
-            (Rebuild, ServeKill), (Replace, NodePause), (Replace, ServeStop), (Replace, Fail),
-            (AddRefused, ServeStop), (AddRefused, Rebuild), (FullDisk, TagCheckpoint), (FullDisk, Scrub),
-            (FullDisk, Protect), (FlashIdle, NodeKill), (FlashIdle, Scrub), (TagCheckpoint, NodeKill),
-            (Vouch, NodeRestart), (Fail, ServeKill), (SlowDrive, Rebuild), (Slowdown, Scrub),
-            (Status, NodePause), (Heal, ServeStop),
+            (Window, Scrub),
+            (Window, Repair),
+            (Window, Rebuild),
+            (Scrub, ServeStop),
+            (Repair, ServeKill),
+            (NodeKill, Scrub),
+            (NodePause, Scrub),
+            (Rebuild, NodeKill),
+            (Rebuild, NodeRestart),
+            (Rebuild, ServeKill),
+            (Replace, NodePause),
+            (Replace, ServeStop),
+            (Replace, Fail),
+            (AddRefused, ServeStop),
+            (AddRefused, Rebuild),
+            (FullDisk, TagCheckpoint),
+            (FullDisk, Scrub),
+            (FullDisk, Protect),
+            (FlashIdle, NodeKill),
+            (FlashIdle, Scrub),
+            (TagCheckpoint, NodeKill),
+            (Vouch, NodeRestart),
+            (Fail, ServeKill),
+            (SlowDrive, Rebuild),
+            (Slowdown, Scrub),
+            (Status, NodePause),
+            (Heal, ServeStop),
         ];
         let images = [(Scrub, NodeKill), (Repair, ServeStop), (Window, Scrub)];
         let of = |kind, pairs: &[(Feature, Feature)]| -> Vec<Self> {

@@ -295,7 +295,8 @@ impl<'s> Client<'s> {
         // Once more if it fails: that may tell of a loss.
         let flushed = self.run(&[Step::Flush]) && self.run(&[Step::Flush]);
         let all = (0..self.ledger.len()).step_by(CHUNK as usize);
-        let is_read = all.map(|start| Step::Read { start, count: CHUNK as usize }).all(|step| self.run(&[step]));
+        let is_read =
+            all.map(|start| Step::Read { start, count: CHUNK as usize }).all(|step| self.run(&[step]));
         if flushed && is_read {
             Ok(())
         } else {

@@ -43,9 +43,9 @@ struct Options {
     /// Only the pairs of the short form
     #[arg(long)]
     short: bool,
-    /// How long the features of a cell go on
-    #[arg(long, default_value_t = 20)]
-    seconds: u64,
+    /// How long the features of a cell go on [default: 20, or 4 with --short]
+    #[arg(long)]
+    seconds: Option<u64>,
     /// The seed of the load and of the damage
     #[arg(long, default_value_t = 1)]
     from_seed: u64,
@@ -105,7 +105,10 @@ fn tell(outcome: &Outcome, setup: &Setup) {
         (None, true) => "ok".to_owned(),
         (None, false) => "FAILED".to_owned(),
     };
-    eprintln!("{:<36} {seconds:>5.1} s  {written:>6} written {verified:>6} read {told:>2} told  {verdict}", pair.name());
+    eprintln!(
+        "{:<36} {seconds:>5.1} s  {written:>6} written {verified:>6} read {told:>2} told  {verdict}",
+        pair.name()
+    );
     for trouble in &outcome.troubles {
         eprintln!("    {trouble}");
     }
@@ -131,13 +134,14 @@ fn all(options: &Options) -> Result<bool, Failed> {
     };
     let (binary, folder) = (absolute(&options.binary)?, absolute(&options.folder)?);
     std::fs::create_dir_all(&folder).map_err(|error| Failed(format!("{}: {error}", folder.display())))?;
+    let seconds = options.seconds.unwrap_or(if options.short { 4 } else { 20 });
     let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for job in 0..options.jobs.max(1) {
             let setup = Setup {
                 binary: binary.clone(),
                 folder: folder.clone(),
-                seconds: options.seconds,
+                seconds,
                 seed: options.from_seed,
                 ports: options.ports + job as u16 * PORTS,
                 keep: options.keep,
@@ -154,7 +158,7 @@ fn all(options: &Options) -> Result<bool, Failed> {
     });
     let mut outcomes = outcomes.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     outcomes.sort_by_key(|outcome| outcome.pair);
-    let text = table::record(&outcomes, options.seconds, options.from_seed);
+    let text = table::record(&outcomes, seconds, options.from_seed);
     println!("{text}");
     if let Some(path) = &options.record {
         std::fs::write(path, &text).map_err(|error| Failed(format!("{}: {error}", path.display())))?;

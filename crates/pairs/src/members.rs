@@ -88,8 +88,7 @@ impl World {
     pub(crate) fn candidates(&self) -> Vec<Vec<String>> {
         let mut devices: Vec<Vec<Option<String>>> =
             self.members().into_iter().map(|name| vec![Some(name)]).collect();
-        let may_lose =
-            |role: usize| self.pair.any(|f| f.loses_members() && self.pair.hit(f) == role);
+        let may_lose = |role: usize| self.pair.any(|f| f.loses_members() && self.pair.hit(f) == role);
         for (role, of_role) in devices.iter_mut().enumerate() {
             let spare = [(Feature::Rebuild, 3, 1), (Feature::Replace, 4, 2)];
             for (feature, at, drive) in spare {

@@ -1,9 +1,8 @@
 //! Reasons for waiting: what may take long says for what, in a log, in its progress or in a status.
 
-use crate::call::Call;
 use crate::load::Wait;
 use crate::process::PATIENCE;
-use crate::world::{World, held};
+use crate::world::{Call, World, held};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -85,3 +85,33 @@ pub(crate) fn record(outcomes: &[Outcome], seconds: u64, seed: u64) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = include_str!("../../../docs/design/pairs.md");
+
+    #[test]
+    fn the_page_has_the_table_of_pairs() {
+        assert!(PAGE.contains(&covered()), "docs/design/pairs.md: cargo xtask pairs --table prints it");
+    }
+
+    #[test]
+    fn the_page_has_every_feature_and_no_other() {
+        let (_, section) = PAGE.split_once("\n## The features\n").expect("the section");
+        let section = section.split("\n## ").next().unwrap_or_default();
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+        let names: Vec<&str> = Feature::ALL.iter().map(|feature| feature.name()).collect();
+        assert_eq!(rows.collect::<Vec<_>>(), names);
+    }
+
+    #[test]
+    fn the_short_form_has_thirty_pairs_of_the_table() {
+        let (short, all) = (Pair::short(), Pair::all());
+        assert_eq!(short.len(), 30);
+        assert!(short.iter().all(|pair| all.contains(pair)));
+        let is_twice = |pair: &Pair| short.iter().filter(|other| *other == pair).count() > 1;
+        assert!(!short.iter().any(is_twice));
+    }
+}

@@ -2,7 +2,6 @@
 //! them. All are processes of the binary under test.
 
 use crate::Failed;
-use crate::call::Call;
 use crate::feature::{Feature, Pair};
 use crate::load::Shared;
 use crate::process::{Log, PATIENCE, Process};
@@ -29,6 +28,16 @@ const SMALL: &str = "56m";
 pub(crate) const TO_START: Duration = Duration::from_secs(20);
 /// The name of the volume.
 pub(crate) const VOLUME: &str = "vault";
+
+/// A command under way, or done.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) what: String,
+    pub(crate) began: Instant,
+    pub(crate) log: Arc<Log>,
+    /// When it ended.
+    pub(crate) ended: Mutex<Option<Instant>>,
+}
 
 /// A room for one cell.
 pub(crate) struct World {
