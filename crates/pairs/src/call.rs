@@ -63,8 +63,7 @@ impl World {
             process.kill();
         }
         *held(&call.ended) = Some(Instant::now());
-        // What it said last is on its way from the pipe.
-        std::thread::sleep(Duration::from_millis(20));
+        log.wait_read();
         let lines = log.between(call.began, Instant::now());
         Ok(Done {
             code: status.and_then(|status| status.code()),

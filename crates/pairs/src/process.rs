@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,6 +22,8 @@ pub(crate) struct Log {
     pub(crate) name: String,
     lines: Mutex<Vec<(Instant, String)>>,
     file: Mutex<File>,
+    /// Pipes that are read.
+    open: AtomicUsize,
 }
 
 impl Log {
@@ -32,7 +35,12 @@ impl Log {
         let path = folder.join(format!("{name}.log"));
         let made = File::options().create(true).append(true).open(&path);
         let file = Mutex::new(made.map_err(|error| Failed(format!("{}: {error}", path.display())))?);
-        Ok(Arc::new(Self { name: name.to_owned(), lines: Mutex::new(Vec::new()), file }))
+        Ok(Arc::new(Self {
+            name: name.to_owned(),
+            lines: Mutex::new(Vec::new()),
+            file,
+            open: AtomicUsize::new(0),
+        }))
     }
 
     pub(crate) fn add(&self, line: String) {
@@ -57,11 +65,21 @@ impl Log {
     fn read(self: &Arc<Self>, from: Option<impl Read + Send + 'static>) {
         let Some(from) = from else { return };
         let log = Arc::clone(self);
+        log.open.fetch_add(1, Ordering::AcqRel);
         std::thread::spawn(move || {
             for line in BufReader::new(from).lines().map_while(Result::ok) {
                 log.add(line);
             }
+            log.open.fetch_sub(1, Ordering::AcqRel);
         });
+    }
+
+    /// Waits for what a process said last, which is on its way after it has ended.
+    pub(crate) fn wait_read(&self) {
+        let until = Instant::now() + PATIENCE;
+        while self.open.load(Ordering::Acquire) > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -123,8 +141,7 @@ impl Process {
             }
             let name = &self.log.name;
             if let Some(status) = self.child.try_wait().ok().flatten() {
-                // What it said last is on its way.
-                std::thread::sleep(Duration::from_millis(50));
+                self.log.wait_read();
                 let said = self.log.between(since, Instant::now());
                 return Err(Failed(format!("{name} did not start: {status}: {}", said.join(" / "))));
             }

@@ -23,7 +23,7 @@ const NODES: usize = 7;
 /// Bytes of each drive.
 pub(crate) const DRIVE: u64 = 16 << 20;
 /// Bytes of the file system that is filled: a drive, tag files, states.
-const SMALL: &str = "56m";
+const SMALL: &str = "96m";
 /// How long anything may take to start.
 pub(crate) const TO_START: Duration = Duration::from_secs(20);
 /// The name of the volume.

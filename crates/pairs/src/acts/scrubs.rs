@@ -118,8 +118,9 @@ pub(super) fn heal(world: &World, clock: &Clock) -> Result<(), Failed> {
     let args = scrub_args(world, &["--heal"], &world.members());
     while !clock.is_over() {
         let done = world.call_until(&args, || clock.is_over())?;
-        let is_refused =
-            ["takes one md array", "not possible for a volume"].iter().any(|w| done.said.contains(w));
+        let is_refused = ["takes one md array", "not possible for a volume", "no member of vault"]
+            .iter()
+            .any(|w| done.said.contains(w));
         if !done.stopped && (done.code != Some(2) || !is_refused) {
             world.trouble(format!("--heal of no running array: {:?}: {}", done.code, done.said));
         }
