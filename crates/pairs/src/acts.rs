@@ -37,8 +37,7 @@ pub(crate) fn act(feature: Feature, world: &World, clock: &Clock) -> Result<(), 
         Feature::FlashIdle => media::flash_idle(world, clock),
         Feature::TagCheckpoint => media::tag_checkpoint(world, clock),
         Feature::FullDisk => media::full_disk(world, clock),
-        Feature::SlowDrive => media::slow_drive(world, clock),
         // The nodes have them from the beginning on.
-        Feature::Window | Feature::Slowdown => Ok(()),
+        Feature::Window | Feature::Slowdown | Feature::SlowDrive => Ok(()),
     }
 }

@@ -110,7 +110,7 @@ impl Feature {
 
     /// It happens to a node: to that of the other feature's member, if it has one.
     pub(crate) const fn is_of_node(self) -> bool {
-        matches!(self, NodeRestart | NodePause | NodeKill | SlowDrive)
+        matches!(self, NodeRestart | NodePause | NodeKill)
     }
 
     /// It takes the member of its node, or of its order, out of the volume for a time.
@@ -120,7 +120,7 @@ impl Feature {
 
     /// It is a condition of the nodes from the beginning on, and not something that begins.
     pub(crate) const fn is_condition(self) -> bool {
-        matches!(self, Window | Slowdown)
+        matches!(self, Window | Slowdown | SlowDrive)
     }
 
     /// It needs a volume in service.

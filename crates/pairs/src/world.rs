@@ -24,6 +24,8 @@ const NODES: usize = 7;
 pub(crate) const DRIVE: u64 = 16 << 20;
 /// Bytes of the file system that is filled: a drive, tag files, states.
 const SMALL: &str = "96m";
+/// Bytes a second of a slow drive.
+const SLOW: &str = "2MB";
 /// How long anything may take to start.
 pub(crate) const TO_START: Duration = Duration::from_secs(20);
 /// The name of the volume.
@@ -229,7 +231,11 @@ impl World {
         let wrong = |error: std::io::Error| Failed(format!("{}: {error}", self.folder.display()));
         let (log, config) = (self.log(&format!("node{node}"))?, self.path(&format!("node{node}.toml")));
         std::fs::write(&config, self.config(node)).map_err(wrong)?;
-        let args = strings(&["node", "--config", &config.display().to_string()]);
+        let mut args = strings(&["node", "--config", &config.display().to_string()]);
+        let is_slow = self.pair.has(Feature::SlowDrive) && node == self.pair.hit(Feature::SlowDrive);
+        if is_slow && *held(&self.paced) {
+            args.extend(strings(&["--drive-rate", SLOW]));
+        }
         let since = Instant::now();
         let mut process = Process::start(&self.binary, &args, &log)?;
         process.wait_line("listening on", since, TO_START)?;

@@ -2,13 +2,11 @@
 
 use crate::Failed;
 use crate::clock::Clock;
-use crate::feature::Feature;
 use crate::world::World;
-use nix::sys::signal::Signal;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Busy and idle in turn: a flash drive does its work when it is left alone for 20 ms.
 pub(super) fn flash_idle(world: &World, clock: &Clock) -> Result<(), Failed> {
@@ -62,19 +60,6 @@ pub(super) fn full_disk(world: &World, clock: &Clock) -> Result<(), Failed> {
         }
         drop(stage);
         clock.rest(Duration::from_secs(1));
-    }
-    Ok(())
-}
-
-/// A node has a tenth of the time: everything of it is slow.
-pub(super) fn slow_drive(world: &World, clock: &Clock) -> Result<(), Failed> {
-    let node = world.pair.hit(Feature::SlowDrive);
-    while !clock.is_over() {
-        let until = Instant::now() + Duration::from_millis(45);
-        world.with_node(node, |process| process.signal(Signal::SIGSTOP));
-        std::thread::sleep(until.saturating_duration_since(Instant::now()));
-        world.with_node(node, |process| process.signal(Signal::SIGCONT));
-        std::thread::sleep(Duration::from_millis(5));
     }
     Ok(())
 }
