@@ -155,13 +155,17 @@ impl World {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) const fn address(&self, node: usize) -> u16 {
-        self.ports + node as u16
+    /// Where a node listens. The address is this cell's own: on 127.0.0.1 any connection that is
+    /// under way may have the port while a node is down.
+    pub(crate) fn address(&self, node: usize) -> SocketAddr {
+        let cell = (self.ports / 10 % 250) as u8;
+        let run = 64 + (std::process::id() % 128) as u8;
+        SocketAddr::from(([127, run, cell, 1], self.ports + node as u16))
     }
 
     /// The drive of a node, as commands name it.
     pub(crate) fn name(&self, node: usize, drive: u32) -> String {
-        format!("nvme://127.0.0.1:{}/{drive}", self.address(node))
+        format!("nvme://{}/{drive}", self.address(node))
     }
 
     /// The members as the volume was made of them.
@@ -189,7 +193,7 @@ impl World {
             _ => drive(path("foreign")),
         };
         let peers = (0..MEMBERS).filter(|peer| *peer != node);
-        let peer = |peer| format!("[[peer]]\naddress = \"127.0.0.1:{}\"\n", self.address(peer));
+        let peer = |peer| format!("[[peer]]\naddress = \"{}\"\n", self.address(peer));
         let peers: String = peers.map(peer).collect();
         let pace = match *held(&self.paced) {
             true if self.pair.has(Feature::Window) => {
@@ -201,9 +205,9 @@ impl World {
             }
             _ => String::new(),
         };
-        let (port, state) = (self.address(node), path(&format!("state{node}")));
+        let (address, state) = (self.address(node), path(&format!("state{node}")));
         format!(
-            "listen = \"127.0.0.1:{port}\"\nnqn = \"nqn.2026-11.example:n{node}\"\nblock_size = 4096\n\
+            "listen = \"{address}\"\nnqn = \"nqn.2026-11.example:n{node}\"\nblock_size = 4096\n\
              state_dir = \"{state}\"\n{drives}{peers}{pace}"
         )
     }
@@ -290,7 +294,7 @@ impl World {
 
     /// Where the volume is served.
     pub(crate) fn volume(&self) -> (SocketAddr, &'static str) {
-        (SocketAddr::from(([127, 0, 0, 1], self.ports + NODES as u16)), "nqn.2026-11.example:vault")
+        (self.address(NODES), "nqn.2026-11.example:vault")
     }
 
     /// Starts the process that serves the volume over `devices`.
