@@ -247,7 +247,8 @@ impl<E: Exchange> Driver<E> {
             if let Err(error) = self.check_time() {
                 return error;
             }
-            let timeout = (self.in_flight > 0).then_some(self.patience.silence.min(Duration::from_secs(1)));
+            let often = (self.patience.silence / 2).min(Duration::from_secs(1));
+            let timeout = (self.in_flight > 0).then_some(often);
             match self.poll.poll(&mut events, timeout) {
                 Err(error) if error.kind() != ErrorKind::Interrupted => return self.failed(error),
                 _ => {}
