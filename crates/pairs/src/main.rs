@@ -127,6 +127,14 @@ fn tell(outcome: &Outcome, setup: &Setup) {
     }
 }
 
+/// Writes the table of the cells so far.
+fn record(options: &Options, outcomes: &[Outcome], seconds: u64) {
+    let Some(path) = &options.record else { return };
+    if let Err(error) = std::fs::write(path, table::record(outcomes, seconds, options.from_seed)) {
+        eprintln!("{}: {error}", path.display());
+    }
+}
+
 fn all(options: &Options) -> Result<bool, Failed> {
     let pairs = chosen(options)?;
     let absolute = |path: &PathBuf| {
@@ -151,7 +159,10 @@ fn all(options: &Options) -> Result<bool, Failed> {
                 while let Some(pair) = pairs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let outcome = run(&setup, *pair);
                     tell(&outcome, &setup);
-                    world::held(outcomes).push(outcome);
+                    let mut outcomes = world::held(outcomes);
+                    outcomes.push(outcome);
+                    // After each cell: a run of all pairs takes hours, and may be cut short.
+                    record(options, &outcomes, seconds);
                 }
             });
         }
@@ -160,9 +171,6 @@ fn all(options: &Options) -> Result<bool, Failed> {
     outcomes.sort_by_key(|outcome| outcome.pair);
     let text = table::record(&outcomes, seconds, options.from_seed);
     println!("{text}");
-    if let Some(path) = &options.record {
-        std::fs::write(path, &text).map_err(|error| Failed(format!("{}: {error}", path.display())))?;
-    }
     let skipped = outcomes.iter().any(|outcome| outcome.skipped.is_some());
     if skipped && std::env::var_os("CI").is_some() {
         return Err(Failed("cells were skipped".to_owned()));
