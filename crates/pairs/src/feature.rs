@@ -181,6 +181,8 @@ impl Pair {
         let other = if self.first == feature { self.second } else { self.first };
         match other.role() {
             Some(role) if !other.orders_members() => role,
+            // Each has a node of its own: nobody starts one that the other has started.
+            _ if other.is_of_node() && self.second == feature => 0,
             // Two members that are missing are what the volume survives.
             _ => 1,
         }

@@ -3,7 +3,7 @@
 use crate::Failed;
 use crate::call::Done;
 use crate::feature::Feature;
-use crate::world::{SPARE, VOLUME, World};
+use crate::world::{SPARE, VOLUME, World, held};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -122,6 +122,10 @@ impl World {
     /// # Errors
     /// If no set of devices is taken.
     pub(crate) fn serve_again(&self) -> Result<(), Failed> {
+        let _opening = held(&self.opening);
+        if self.is_served() {
+            return Ok(());
+        }
         let until = Instant::now() + TO_RETURN;
         loop {
             let mut last = Failed(String::new());

@@ -152,6 +152,10 @@ impl Process {
         }
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal: the number is its own until somebody has waited for it.
     pub(crate) fn signal(&self, signal: Signal) {
         // It may have ended.

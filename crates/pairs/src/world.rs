@@ -50,6 +50,8 @@ pub(crate) struct World {
     ports: u16,
     nodes: Vec<Mutex<Option<Process>>>,
     served: Mutex<Option<Process>>,
+    /// Held while the volume is being opened: one process serves it.
+    pub(crate) opening: Mutex<()>,
     /// Everything that was said, by all processes of the cell.
     pub(crate) logs: Mutex<Vec<Arc<Log>>>,
     /// What must not be.
@@ -101,6 +103,7 @@ impl World {
             ports,
             nodes: (0..NODES).map(|_| Mutex::new(None)).collect(),
             served: Mutex::new(None),
+            opening: Mutex::new(()),
             logs: Mutex::default(),
             troubles: Mutex::default(),
             notes: Mutex::default(),

@@ -3,7 +3,7 @@
 use crate::Failed;
 use crate::clock::Clock;
 use crate::feature::Feature;
-use crate::process::PATIENCE;
+use crate::process::{PATIENCE, Process};
 use crate::world::{VOLUME, World};
 use nix::sys::signal::Signal;
 use std::sync::atomic::Ordering;
@@ -60,9 +60,11 @@ pub(super) fn kill(world: &World, clock: &Clock) -> Result<(), Failed> {
 /// Stops the volume, and serves it again. Images are served for a while.
 pub(super) fn stop_serving(world: &World, clock: &Clock) -> Result<(), Failed> {
     while let Some(stage) = clock.stage() {
-        if world.is_served() {
+        let asked = world.served().as_ref().map(Process::id);
+        if asked.is_some() {
             let done = world.volume_call(&["stop", VOLUME])?;
-            let process = world.served().take();
+            // Another one may serve by now, if this one was killed meanwhile.
+            let process = world.served().take_if(|process| Some(process.id()) == asked);
             if let Some(mut process) = process {
                 let ended = process.wait(PATIENCE);
                 match ended.map(|status| status.code()) {
