@@ -8,6 +8,7 @@
 //! cargo xtask settle-sim   simulated md writers against the rule for findings; --seeds N
 //! cargo xtask repair-cases [--cases N] [--seed S]    random repairs under faults, against an oracle
 //! cargo xtask hostile  hostile peers beside clients that verify; the short form is part of test
+//! cargo xtask pairs    pairs of features in one room; the short form is part of test
 //! cargo xtask bench    the measurements of benches/record
 //! cargo xtask ftl-cases --seeds N   cuts of the power and failing flash, from N seeds (or A..B)
 //! cargo xtask volume-cases --seeds N   crashes of volumes, from N seeds
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         "repair-cases" => repair_cases(&rest),
         "settle-sim" => settle_sim(&rest),
         "hostile" => hostile(&rest),
+        "pairs" => pairs(&rest),
         "bench" => bench(&rest),
         "ftl-cases" => ftl_cases(&rest),
         "volume-cases" => volume_cases(&rest),
@@ -44,7 +46,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::tidy(),
         _ => {
             eprintln!(
-                "usage: cargo xtask setup|check|test|e2e|hostile|repair-cases|settle-sim|ftl-cases|volume-cases|kill-tags|kill-flash|bench|tidy"
+                "usage: cargo xtask setup|check|test|e2e|hostile|pairs|repair-cases|settle-sim|ftl-cases|volume-cases|kill-tags|kill-flash|bench|tidy"
             );
             return ExitCode::from(2);
         }
@@ -83,13 +85,15 @@ fn test(rest: &[String]) -> Result<(), Failed> {
     if rest.is_empty() {
         say("hostile peers against pumice node: the short form of cargo xtask hostile");
         hostile(&["--short".to_owned()])?;
+        say("pairs of features in one room: the short form of cargo xtask pairs");
+        pairs(&["--short".to_owned()])?;
         say(
             "a real Linux kernel in QEMU against pumice node and pumice scrub: the short form of cargo xtask e2e",
         );
         e2e::e2e(&[])
     } else {
         say(
-            "tests were picked: not hostile peers (cargo xtask hostile), nor a real Linux kernel (cargo xtask e2e)",
+            "tests were picked: not hostile peers (cargo xtask hostile), pairs of features (cargo xtask pairs), nor a real Linux kernel (cargo xtask e2e)",
         );
         Ok(())
     }
@@ -189,6 +193,14 @@ fn repair_cases(rest: &[String]) -> Result<(), Failed> {
 fn hostile(rest: &[String]) -> Result<(), Failed> {
     cargo(&["build", "--release", "--quiet", "--package", "pumice"], &[])?;
     let mut args = vec!["run", "--quiet", "--package", "pumice-hostile", "--"];
+    args.extend(rest.iter().map(String::as_str));
+    cargo(&args, &[])
+}
+
+/// Pairs of features on a volume of real processes, under a load that verifies.
+fn pairs(rest: &[String]) -> Result<(), Failed> {
+    cargo(&["build", "--release", "--quiet", "--package", "pumice"], &[])?;
+    let mut args = vec!["run", "--quiet", "--package", "pumice-pairs", "--"];
     args.extend(rest.iter().map(String::as_str));
     cargo(&args, &[])
 }

@@ -18,6 +18,8 @@ mod leaving;
 mod log;
 mod node;
 mod node_processes;
+#[cfg(test)]
+mod paired;
 mod plan;
 mod probed;
 mod progress;

@@ -45,6 +45,9 @@ pub trait Exchange: Send + 'static {
 pub struct Patience {
     /// How long nothing may arrive while a command is in flight, before `alive` is called.
     pub silence: Duration,
+    /// Told how long nothing has arrived while a command is in flight, once that is half of
+    /// `silence`: whoever waits for the command can say for what.
+    pub quiet: Box<dyn FnMut(Duration) + Send>,
     /// How long one command may take.
     pub command: Duration,
     /// Returns whether the controller is alive. It may wait.
@@ -122,6 +125,7 @@ impl<E: Exchange> Pipeline<E> {
             buffer: rest.buffer,
             filled: rest.filled,
             last: Instant::now(),
+            quiet_since: None,
         };
         let spawned = std::thread::Builder::new().name("pipeline".to_owned()).spawn(move || driver.run());
         Ok(Self { shared, waker, thread: Some(spawned.map_err(socket)?) })
@@ -207,6 +211,8 @@ struct Driver<E: Exchange> {
     filled: usize,
     /// Time of the last received data, or of the beginning of the wait.
     last: Instant,
+    /// The value of `last` for which `quiet` was called.
+    quiet_since: Option<Instant>,
 }
 
 impl<E: Exchange> Driver<E> {
@@ -241,7 +247,8 @@ impl<E: Exchange> Driver<E> {
             if let Err(error) = self.check_time() {
                 return error;
             }
-            let timeout = (self.in_flight > 0).then_some(self.patience.silence.min(Duration::from_secs(1)));
+            let often = (self.patience.silence / 2).min(Duration::from_secs(1));
+            let timeout = (self.in_flight > 0).then_some(often);
             match self.poll.poll(&mut events, timeout) {
                 Err(error) if error.kind() != ErrorKind::Interrupted => return self.failed(error),
                 _ => {}
@@ -382,7 +389,12 @@ impl<E: Exchange> Driver<E> {
         if oldest.is_some_and(|began| now - began >= self.patience.command) {
             return Err(late(self.patience.command));
         }
-        if now - self.last >= self.patience.silence {
+        let silent = now - self.last;
+        if silent >= self.patience.silence / 2 && self.quiet_since != Some(self.last) {
+            self.quiet_since = Some(self.last);
+            (self.patience.quiet)(silent);
+        }
+        if silent >= self.patience.silence {
             if !(self.patience.alive)() {
                 return Err(late(self.patience.silence));
             }

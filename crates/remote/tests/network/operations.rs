@@ -153,6 +153,48 @@ fn a_node_that_falls_silent_ends_everything_with_an_error() {
     all_lost(&*queue, &completions, 32);
 }
 
+/// Lines of the log of this process.
+static LINES: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+
+struct ToLines;
+
+impl std::io::Write for ToLines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        LINES.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_node_that_does_not_answer_is_named_while_requests_wait() {
+    tracing_subscriber::fmt().with_ansi(false).with_writer(|| ToLines).init();
+    let (server, _) = filled();
+    let once = OnceLock::new();
+    let proxy = Proxy::start(server.address(), move |pdu| match data_len(pdu) == LEN {
+        true if once.set(()).is_ok() => Then::Hold,
+        _ => Then::Pass,
+    });
+    let dial = Dial { deadline: Duration::from_secs(4), ..dial(proxy.address, DigestPolicy::Off) };
+    let node = RemoteNode::connect(dial).unwrap();
+    let (queue, completions) = open(&node, 64);
+    queue.submit(Tag(0), read(0, LEN)).unwrap();
+    let is_named = || {
+        let said = String::from_utf8(LINES.lock().unwrap().clone()).unwrap();
+        let of_it =
+            |line: &str| line.contains("does not answer") && line.contains(&proxy.address.to_string());
+        said.lines().any(of_it)
+    };
+    while !is_named() {
+        assert!(completions.try_recv().is_err(), "it was given up without a word");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    all_lost(&*queue, &completions, 1);
+}
+
 #[test]
 fn a_queue_that_is_closed_leaves_the_association_as_it_is() {
     let (server, _) = filled();

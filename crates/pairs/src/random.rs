@@ -1,0 +1,30 @@
+//! Random numbers from a seed: the same cell again for the same seed.
+
+/// A generator of 64-bit numbers (SplitMix64).
+#[derive(Debug, Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// A generator that begins at `seed`.
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `end`, which is not 0.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// Whether something happens that happens once in `times`.
+    pub(crate) fn once_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+}
