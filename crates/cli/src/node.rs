@@ -309,8 +309,7 @@ fn open_one(
 ) -> Result<Drive, Failure> {
     let block_size = drive.block_size.unwrap_or(config.block_size);
     let (label, tagging) = (config.label(index), drive.tagging.as_ref());
-    let opened =
-        Drive::open_tagged(&drive.backend, tagging, block_size, place, index + 1, Some(&label));
+    let opened = Drive::open_tagged(&drive.backend, tagging, block_size, place, index + 1, Some(&label));
     let opened = opened
         .map_err(|error| args.refused(index, error))?
         .with_type(drive.pi_type)

@@ -24,9 +24,9 @@ pub(crate) fn config(superblock: &Superblock, scheme: Scheme) -> Config {
     }
 }
 
-/// Programs from one checkpoint to the next. A checkpoint stops all others, and is two copies of the
-/// map; recovery reads the footers of what was programmed since, 32 MiB for a GiB of data. From 256
-/// GiB on recovery is what counts, from 1 TiB on the checkpoint: a 16th of what is written.
+/// Programs from one checkpoint to the next. A checkpoint stops all others, and is two copies of
+/// the map; recovery reads the footers of what was programmed since, 32 MiB for a GiB of data. From
+/// 256 GiB on recovery is what counts, from 1 TiB on the checkpoint: a 16th of what is written.
 fn checkpoint_every(logical: u32) -> u64 {
     u64::from(logical / 8).clamp(262_144, u64::from(logical / 32).max(8 << 20))
 }

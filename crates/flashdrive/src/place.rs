@@ -331,8 +331,8 @@ pub(crate) fn superblock_of(path: &Path, device: &Arc<FileDevice>) -> Result<Sup
     Ok(superblock)
 }
 
-/// Whether a file or device holds a flash drive of any version, or what is left of one: a superblock
-/// at the start or at the end. What cannot be read is none.
+/// Whether a file or device holds a flash drive of any version, or what is left of one: a
+/// superblock at the start or at the end. What cannot be read is none.
 #[must_use]
 pub fn is_drive(device: &dyn BlockDevice) -> bool {
     let (medium, size) = (Read(device), device.size_bytes());
@@ -409,8 +409,8 @@ pub fn open_telling(
 }
 
 /// Gives a drive of an earlier version a secret. The copy at the end gets it first: if the
-/// superblock at the start is lost one day, the copy must know what the pages are summed with. Until
-/// the one at the start is written no page is.
+/// superblock at the start is lost one day, the copy must know what the pages are summed with.
+/// Until the one at the start is written no page is.
 fn with_secret(path: &Path, device: &Arc<FileDevice>, had: Superblock) -> Result<Superblock, FlashError> {
     if had.secret.is_some() {
         return Ok(had);

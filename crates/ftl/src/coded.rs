@@ -48,8 +48,8 @@ impl<N> Coded<N> {
         self.inner
     }
 
-    /// The sum that the data of a page must have, by [`Coded::sums`]; `None` if it is not known: the
-    /// page is to be read with its tag.
+    /// The sum that the data of a page must have, by [`Coded::sums`]; `None` if it is not known:
+    /// the page is to be read with its tag.
     pub fn sum(&self, page: Ppn) -> Option<u32> {
         self.known.get(page.0 as usize).copied().filter(|sum| *sum != 0)
     }
@@ -79,7 +79,8 @@ impl<N: Nand<Page: Bytes, Oob = Vec<u8>>> Coded<N> {
             && let Some(data) = read.data.take()
         {
             let keyed = self.sums.are_keyed();
-            // The sum by which later reads are checked: of a page of an earlier version another one.
+            // The sum by which later reads are checked: of a page of an earlier version another
+            // one.
             let sum = data.sum(&self.sums);
             let fits = match expected.keyed {
                 true => keyed && sum == expected.sum,

@@ -10,7 +10,7 @@ mod write;
 
 pub use census::{BlockCount, Census};
 pub use flush::Flush;
-pub use recover::{Progress, recover, recover_telling};
+pub use recover::{recover, recover_telling};
 
 use crate::blocks::Blocks;
 use crate::content::Content;

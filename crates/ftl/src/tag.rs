@@ -102,8 +102,8 @@ impl Tag {
         out
     }
 
-    /// The tag in out-of-band bytes, and the sum of the data, if it has one; `None` if the bytes are
-    /// damaged or no tag.
+    /// The tag in out-of-band bytes, and the sum of the data, if it has one; `None` if the bytes
+    /// are damaged or no tag.
     #[must_use]
     pub fn decode(oob: &[u8]) -> Option<(Self, Option<DataSum>)> {
         let crc = u32::from_le_bytes(field(oob, 60)?);

@@ -116,9 +116,8 @@ fn parse(text: &str) -> Option<Kept<'_>> {
     }
     let id = from_hex(lines.next()?.strip_prefix("id ")?)?;
     let (kind, digest) = lines.next()?.strip_prefix("machine ")?.split_once(' ')?;
-    match lines.next() {
-        Some(former) => from_hex(former.strip_prefix("former ")?).map(|_| ())?,
-        None => {}
+    if let Some(former) = lines.next() {
+        from_hex(former.strip_prefix("former ")?)?;
     }
     (lines.next().is_none() && matches!(kind, "board" | "mac" | "none")).then_some(Kept { id, kind, digest })
 }
@@ -183,7 +182,7 @@ fn read(path: &Path, machine: &Machine) -> Result<Option<Instance>, HostError> {
     let damaged = |why: &str| {
         let error = io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
         let way_out = "is damaged; without it, this machine gets a new identity";
-        HostError::state(&folder.path(NAME), way_out, error)
+        HostError::state(folder.path(NAME), way_out, error)
     };
     let bytes = match folder.read(NAME, LIMIT) {
         Ok(None) => return Ok(None),

@@ -29,6 +29,7 @@ mod faces;
 mod failure;
 mod fair;
 mod faults;
+mod flash_drive;
 mod flushing;
 mod handle;
 mod lanes;

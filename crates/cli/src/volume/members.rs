@@ -48,6 +48,13 @@ pub(super) struct Devices {
     opened: BTreeMap<PathBuf, MemberDrive>,
 }
 
+/// The devices and nodes that were open before a request.
+pub(super) struct Before {
+    nodes: Vec<SocketAddr>,
+    seen: Vec<PathBuf>,
+    opened: Vec<PathBuf>,
+}
+
 impl Devices {
     pub(super) fn new(digests: DigestPolicy) -> Self {
         Self { digests, ..Self::default() }
@@ -85,9 +92,39 @@ impl Devices {
         Ok(out)
     }
 
+    /// Opens a device for a request, and closes it again, with the node that was connected for it,
+    /// if the request is refused. The volume keeps what it has taken.
+    pub(super) fn open_for<T>(
+        &mut self,
+        path: &Path,
+        request: impl FnOnce(MemberDrive) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let before = self.before();
+        let done = self.open_one(path).and_then(request);
+        if done.is_err() {
+            self.back_to(&before);
+        }
+        done
+    }
+
+    fn before(&self) -> Before {
+        Before {
+            nodes: self.nodes.keys().copied().collect(),
+            seen: self.seen.clone(),
+            opened: self.opened.keys().cloned().collect(),
+        }
+    }
+
+    /// Closes everything that was opened since.
+    fn back_to(&mut self, before: &Before) {
+        self.opened.retain(|path, _| before.opened.contains(path));
+        self.seen.retain(|path| before.seen.contains(path));
+        self.nodes.retain(|address, _| before.nodes.contains(address));
+    }
+
     /// Opens a device that is to be added. One that this process has opened before is still open,
     /// but a node that was lost is connected anew.
-    pub(super) fn open_one(&mut self, path: &Path) -> Result<MemberDrive, Failure> {
+    fn open_one(&mut self, path: &Path) -> Result<MemberDrive, Failure> {
         let known = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if let Some(drive) = self.opened.get(&known) {
             if drive.read_exact_at(0, &mut [0; 512]).is_ok() {

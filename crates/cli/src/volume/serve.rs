@@ -364,14 +364,14 @@ impl Asked {
                 self.control.fail(role)?;
             }
             Ask::Add { device, force } => {
-                let drive = self.devices.open_one(&device)?;
-                let role = self.control.add(drive, force)?;
+                let control = &self.control;
+                let role = self.devices.open_for(&device, |drive| Ok(control.add(drive, force)?))?;
                 self.wait_for_join(role)?;
             }
             Ask::Replace { member, device, force } => {
                 let role = self.role(&member)?;
-                let drive = self.devices.open_one(&device)?;
-                self.control.replace(role, drive, force)?;
+                let control = &self.control;
+                self.devices.open_for(&device, |drive| Ok(control.replace(role, drive, force)?))?;
                 self.wait_for_join(role)?;
             }
             Ask::Stop => {

@@ -7,7 +7,8 @@ use crate::journal::{Journal, Record};
 use crate::tag::Tag;
 use pumice_flash::{BlockId, Nand, Nanos};
 
-/// Changes that need not be durable, if no host asks for that. Recovery reads the data of those pages.
+/// Changes that need not be durable, if no host asks for that. Recovery reads the data of those
+/// pages.
 const MOST_UNFLUSHED: u64 = 65_536;
 
 /// A flush that has begun. It covers what was acknowledged before that, and nothing that came

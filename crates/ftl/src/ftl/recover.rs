@@ -10,6 +10,7 @@ use crate::content::Bytes;
 use crate::error::FtlError;
 use crate::journal::{Found, NandJournal, Record};
 use crate::map::entry_of;
+use crate::progress::Progress;
 use crate::tag::{Tag, Tails, generation_of};
 use facts::{Copies, Fact, Facts};
 use pumice_flash::{BlockId, Geometry, Nand, NandError, Ppn};
@@ -25,17 +26,6 @@ const NUMBERS_AHEAD: u64 = 1 << 32;
 
 /// Logical pages from one word about how far it is to the next.
 const TOLD_EVERY: u32 = 1 << 20;
-
-/// How far a recovery is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    /// What it is about to look at: words that follow a number.
-    pub step: &'static str,
-    /// How many of them it has looked at.
-    pub done: u64,
-    /// How many there are.
-    pub of: u64,
-}
 
 /// Where the data of a logical page are.
 #[derive(Debug, Clone, Copy)]

@@ -1,11 +1,12 @@
 //! A drive as it is served: its backend and its identity.
 
+use super::flash_drive::{last_part, open_flash};
 use super::tagging::{TagFields, Tagging, TaggingError};
 use pumice_blockdev::{
     BlockDevice, FileDevice, IoError, LimitedDevice, MarkedDevice, MarksError, MemoryDevice, NoMemory,
     OpenMode, Options, TagFormat, check_memory,
 };
-use pumice_flashdrive::{FlashDrive, FlashError, FlashSpec, Progress};
+use pumice_flashdrive::{FlashError, FlashSpec};
 use pumice_nvme::spec::identify::Namespace;
 use pumice_protect::block_format::BlockFormat;
 use pumice_protect::format::{Place, Type};
@@ -17,8 +18,6 @@ use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tracing::info;
 
 /// What holds a drive's blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +92,8 @@ pub enum BackendError {
 impl FromStr for Backend {
     type Err = BackendError;
 
-    /// `mem:SIZE`, `flash:PATH[,capacity=SIZE][,op=PERCENT][,dedup=SCHEME]`, `plain:PATH` or a path.
+    /// `mem:SIZE`, `flash:PATH[,capacity=SIZE][,op=PERCENT][,dedup=SCHEME]`, `plain:PATH` or a
+    /// path.
     fn from_str(text: &str) -> Result<Self, BackendError> {
         if let Some(flash) = text.strip_prefix("flash:") {
             return Ok(Self::Flash(flash.parse()?));
@@ -137,29 +137,6 @@ fn no_memory(error: NoMemory) -> String {
         0 => format!("it needs {needed} of memory, and this process may not have so much"),
         available => format!("it needs {needed} of memory, and {} are available", format_binary(available)),
     }
-}
-
-/// The last part of a path: hosts are shown that, where it lies is the operator's affair.
-fn last_part(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
-}
-
-/// How often a drive that is being recovered says how far that is.
-const TOLD_EVERY: Duration = Duration::from_secs(5);
-
-/// Opens a flash drive, and makes it if nothing is at its path.
-fn open_flash(spec: &FlashSpec, label: Option<&str>) -> Result<FlashDrive, FlashError> {
-    let name = label.map_or_else(|| last_part(&spec.path), str::to_owned);
-    let (mut told, path) = (Instant::now(), spec.path.display());
-    let (drive, made) = pumice_flashdrive::open_telling(spec, &name, &mut |Progress { step, done, of }| {
-        if told.elapsed() >= TOLD_EVERY {
-            told = Instant::now();
-            info!(drive = %name, %path, "recovering a flash drive: {done} of {of} {step}");
-        }
-    })?;
-    let what = if made { "made a flash drive" } else { "recovered a flash drive" };
-    info!(drive = %name, path = %spec.path.display(), used = drive.used_bytes(), "{what}");
-    Ok(drive)
 }
 
 /// A backend, and the tags beside it:
@@ -275,7 +252,7 @@ impl Drive {
         label: Option<&str>,
     ) -> Result<Self, BackendError> {
         let beside = |device: Arc<dyn BlockDevice>, path: &Path| match tagging {
-            Some(tagging) => tagging.put_beside(device, path, block_size),
+            Some(tagging) => tagging.put_beside(&device, path, block_size),
             None => Ok(device),
         };
         let (device, path): (Arc<dyn BlockDevice>, _) = match backend {

@@ -194,7 +194,7 @@ impl Tagging {
     /// If the tag file cannot be opened or made, or is not of this drive.
     pub(super) fn put_beside(
         &self,
-        drive: Arc<dyn BlockDevice>,
+        drive: &Arc<dyn BlockDevice>,
         path: &Path,
         block: u32,
     ) -> Result<Arc<dyn BlockDevice>, TaggingError> {
@@ -203,8 +203,8 @@ impl Tagging {
             return Err(TaggingError::Field { field: "tags", why });
         };
         let serial = serial_of(path);
-        let (medium, made) = open_place(place, &*drive, block, self.metadata, &serial)?;
-        match TaggedDevice::open_as(drive.clone(), medium, &serial, self.on_stale) {
+        let (medium, made) = open_place(place, &**drive, block, self.metadata, &serial)?;
+        match TaggedDevice::open_as(Arc::clone(drive), medium, &serial, self.on_stale) {
             Ok(device) => {
                 report(&device, made, place);
                 Ok(Arc::new(device))

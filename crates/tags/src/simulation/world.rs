@@ -144,7 +144,7 @@ impl World {
         let drive = Drive { inner: &self.drive, flushes };
         let mutation = self.mutation;
         TagFile::open_with(medium, &drive, "serial", 7, OnStale::Fail, |recovery| {
-            recovery.mutation = mutation
+            recovery.mutation = mutation;
         })
         .map_err(|error| format!("open: {error}"))
     }

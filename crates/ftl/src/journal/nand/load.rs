@@ -3,9 +3,9 @@
 use super::{Area, END_BYTES, NandJournal};
 use crate::content::Bytes;
 use crate::error::FtlError;
-use crate::ftl::Progress;
 use crate::journal::checkpoint::Loaded;
 use crate::journal::record::{BYTES, Limits, LogPlace, NoRecord, Record};
+use crate::progress::Progress;
 use crate::tag::{Kind, Tag, Tails};
 use pumice_flash::{BlockId, Nand, NandError, Ppn};
 use std::collections::BTreeMap;
@@ -152,7 +152,8 @@ impl NandJournal {
         let mut stream = Vec::with_capacity(slot.pages as usize * self.geometry.page_bytes as usize);
         let mut next = 0;
         for block in slot.copies.chunk_by(|a, b| self.geometry.block_of(a.0) == self.geometry.block_of(b.0)) {
-            // Both copies: to read what lies between the first ones costs less than a read for each.
+            // Both copies: to read what lies between the first ones costs less than a read for
+            // each.
             nand.prefetch(block.iter().map(|(page, _)| *page));
             for (page, n) in block {
                 if *n == next
