@@ -55,6 +55,12 @@ pub(crate) fn start_nodes_at(
             None => Command::new(program),
         };
         command.args(["node", "--log-level", "warn", "--listen"]).arg(address.to_string());
+        // Two nodes of one machine may have the same drives by name, such as memory.
+        command.arg("--nqn").arg(format!(
+            "nqn.2026-01.example.pumice:{}.{}",
+            std::process::id(),
+            address.port()
+        ));
         for drive in drives {
             command.arg("--drive").arg(drive);
         }

@@ -14,12 +14,13 @@ fn keys(value: &Value) -> Vec<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-const SCRUB: [&str; 24] = [
+const SCRUB: [&str; 26] = [
     "absent",
     "array",
     "bytes_checked",
     "degraded",
     "equations",
+    "events",
     "findings",
     "incomplete",
     "ledger",
@@ -28,6 +29,7 @@ const SCRUB: [&str; 24] = [
     "pacing",
     "patterns",
     "range",
+    "read",
     "reconnections",
     "result",
     "seconds",
