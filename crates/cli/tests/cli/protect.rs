@@ -285,7 +285,7 @@ fn a_scrub_that_was_killed_needs_no_recovery_and_a_write_does() {
     std::fs::write(&image, vec![5; 1 << 20]).unwrap();
     contains(protect(folder, &["--status"]), 0, "not closed");
     contains(run(folder, &["scrub", "--drives"], &[]), 0, "CLEAN");
-    contains(protect(folder, &["--status"]), 0, "  closed");
+    contains(protect(folder, &["--status"]), 0, "not closed");
     std::fs::write(&tags, &written).unwrap();
     contains(run(folder, &["scrub", "--drives"], &[]), 2, "the tags were not closed");
     assert!(std::fs::read(&tags).unwrap() == written);
