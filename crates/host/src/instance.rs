@@ -187,8 +187,12 @@ fn read(path: &Path, machine: &Machine) -> Result<Option<Instance>, HostError> {
     let bytes = match folder.read(NAME, LIMIT) {
         Ok(None) => return Ok(None),
         Ok(Some(bytes)) => bytes,
-        // Whoever may not read it goes on without.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+        // A process that may not read it, or has no folder for it, goes on without.
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory) =>
+        {
+            return Ok(None);
+        }
         Err(error) => return Err(damaged(&error.to_string())),
     };
     let text = std::str::from_utf8(&bytes).map_err(|_| damaged("it is no text"))?;

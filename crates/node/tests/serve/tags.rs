@@ -147,7 +147,7 @@ fn no_number_of_refusals_makes_tags_stale() {
             assert_eq!(read, REFUSED, "{slba}");
         }
         assert!(server.metrics().contains("tags_stale{drive=\"1\"} 0"));
-        assert_eq!(world::read(&mut queue, 1, 0, 1).0, REFUSED);
+        assert_eq!(run(&mut queue, command(io::VERIFY, 1, 0, 1), &[]), REFUSED);
     }
 }
 
