@@ -21,16 +21,13 @@ struct State {
 #[derive(Default)]
 pub struct Stop {
     state: Mutex<State>,
-    /// Held while listeners are called. Taken before `state`.
-    calling: Mutex<()>,
 }
 
 /// The pass is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stopped;
 
-/// Something that is called when the pass is to end, as long as this value lives: dropping it waits
-/// for a call under way. So a listener must drop none.
+/// Something that is called when the pass is to end, as long as this value lives.
 pub struct Listening<'s> {
     stop: &'s Stop,
     id: u64,
@@ -49,7 +46,6 @@ impl Stop {
 
     /// Utters the wish, and ends every wait.
     pub fn raise(&self) {
-        let _calling = self.calling.lock().unwrap_or_else(PoisonError::into_inner);
         let listeners = {
             let mut state = self.lock();
             state.raised = true;
@@ -115,15 +111,7 @@ impl Stop {
 
 impl Drop for Listening<'_> {
     fn drop(&mut self) {
-        let raised = {
-            let mut state = self.stop.lock();
-            state.listeners.retain(|(id, _)| *id != self.id);
-            state.raised
-        };
-        if raised {
-            // It may just be called: afterwards it is not called any more.
-            drop(self.stop.calling.lock().unwrap_or_else(PoisonError::into_inner));
-        }
+        self.stop.lock().listeners.retain(|(id, _)| *id != self.id);
     }
 }
 

@@ -457,10 +457,6 @@ impl DataNode for LocalNode {
         self.pacing.stop();
     }
 
-    fn go_on(&self) {
-        self.pacing.go_on();
-    }
-
     fn pace(&self, request: &PaceRequest) -> Result<(), NodeError> {
         self.pacing.ask(0, request.clone())
     }

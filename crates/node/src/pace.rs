@@ -378,11 +378,6 @@ impl Pacing {
         }
     }
 
-    /// Lets commands wait again, after [`stop`](Self::stop).
-    pub(crate) fn go_on(&self) {
-        self.stopping.store(false, Ordering::Release);
-    }
-
     /// Ends every wait: the node stops.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);

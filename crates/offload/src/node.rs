@@ -219,13 +219,9 @@ pub trait DataNode: Send + Sync {
         true
     }
 
-    /// Ends the wait of every parity command under way at once, and fails later ones, until
-    /// [`go_on`](Self::go_on). Other operations continue.
+    /// Ends the wait of every parity command under way at once, and fails later ones, because the
+    /// caller is about to end. Other operations continue.
     fn give_up(&self) {}
-
-    /// Carries out parity commands again, after [`give_up`](Self::give_up): for callers that share
-    /// the node with others and end before them.
-    fn go_on(&self) {}
 
     /// Re-establishes the connections to the node, if they were lost. Afterwards earlier addresses
     /// of local memory are invalid; a pace that was set is set again. Returns whether the

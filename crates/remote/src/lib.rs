@@ -345,10 +345,6 @@ impl DataNode for RemoteNode {
         self.pool.give_up();
     }
 
-    fn go_on(&self) {
-        self.pool.go_on();
-    }
-
     fn reconnect(&self) -> Result<bool, NodeError> {
         if !self.pool.is_lost() {
             return Ok(false);

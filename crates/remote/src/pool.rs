@@ -176,11 +176,6 @@ impl Pool {
         waits.stoppers.iter().for_each(|(_, stopper)| stopper.stop());
     }
 
-    /// Makes such calls again.
-    pub(crate) fn go_on(&self) {
-        self.lock_waits().given_up = false;
-    }
-
     fn given_up(&self) -> NodeError {
         NodeError::new(ErrorKind::Unreachable, format!("{}: given up", self.name))
     }

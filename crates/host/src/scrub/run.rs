@@ -51,7 +51,10 @@ pub fn run(
 ) -> Result<Outcome, HostError> {
     let (mut course, mut pass) = Pass::prepare(target, state, options, observer, stop)?;
     let nodes: Vec<_> = target.nodes().map(Arc::clone).collect();
-    let listening = stop.listen(move || nodes.iter().for_each(|node| node.give_up()));
+    // The writer of a locked array has commands on the same nodes: giving those up would cost it a
+    // member. Under its locks no command waits for a pace, so each ends soon by itself.
+    let own = !target.is_locked();
+    let _listening = stop.listen(move || nodes.iter().filter(|_| own).for_each(|node| node.give_up()));
     let stopped = course
         .run(&mut pass, observer)
         .or_else(|| pass.look_again(observer).err().map(|error| course.reason(&error)))
@@ -61,11 +64,6 @@ pub fn run(
             None => None,
         })
         .or_else(|| pass.mend(&course));
-    drop(listening);
-    if target.is_locked() {
-        // Whoever writes the array has the same nodes, and the next scrub of it.
-        target.nodes().for_each(|node| node.go_on());
-    }
     Ok(pass.finish(course, stopped, observer))
 }
 

@@ -7,6 +7,7 @@ mod damage;
 mod journal;
 mod ledger;
 mod limits;
+mod locked;
 mod mirrors;
 mod premises;
 mod progress;

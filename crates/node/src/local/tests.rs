@@ -85,8 +85,6 @@ fn an_unpaced_command_is_read_at_once_and_counts() {
         node.give_up();
         assert!(paced.join().unwrap().is_err());
     });
-    // Nothing of that stays for the next caller.
-    node.go_on();
     let never = PaceRequest {
         windows: vec![((later + 7200) % 86_400, (later + 7260) % 86_400)],
         ..PaceRequest::default()
