@@ -7,9 +7,10 @@ mod witness;
 mod world;
 
 use crate::access::Access;
-use crate::devices::{Placement, assemble_from, place, probe_all};
+use crate::devices::{Placement, assemble_from, place};
 use crate::failure::Failure;
 use crate::leaving::{self, TemporaryFolder};
+use crate::probing::probe_all;
 use crate::progress::Silent;
 use crate::scrub::fresh_seed;
 use crate::text::{print, table};

@@ -1,16 +1,16 @@
 //! Turns named devices into an array on its nodes: opens them, reads superblocks, groups members.
 
-use crate::access::{Access, probe_named};
+use crate::access::Access;
 use crate::failure::Failure;
-use crate::probed::{Place, Probed, nodes_of};
-use crate::remote::{RemoteName, look_remote, told_apart};
+use crate::probed::{Place, Probed};
+use crate::probing::probe_all;
+use crate::remote::RemoteName;
 use crate::tagged;
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
-use pumice_host::probe::DriveReader;
 use pumice_host::target::{JournalDrive, Member, Target};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
-use pumice_raid::{Array, AssemblyError, MemberRecord, ReadAt, assemble};
+use pumice_raid::{Array, AssemblyError, MemberRecord, assemble};
 use pumice_units::Role;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,7 +64,11 @@ fn md_members(path: &Path, sysfs: &Path) -> Result<Option<Vec<PathBuf>>, Failure
 
 /// Opens devices. `beside_nodes`: others are drives of nodes, so that all of them are taken to be
 /// in use.
-fn open(paths: &[PathBuf], access: Access, beside_nodes: bool) -> Result<Vec<Arc<dyn BlockDevice>>, Failure> {
+pub(crate) fn open_beside(
+    paths: &[PathBuf],
+    access: Access,
+    beside_nodes: bool,
+) -> Result<Vec<Arc<dyn BlockDevice>>, Failure> {
     let mode = if access.write { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
     let mut out: Vec<Arc<dyn BlockDevice>> = Vec::with_capacity(paths.len());
     let mut seen: Vec<(PathBuf, &Path)> = Vec::new();
@@ -119,7 +123,7 @@ fn served_as(name: &str) -> String {
 
 /// Opens devices of this machine, and refuses those that somebody else may be writing.
 pub(crate) fn open_here(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn BlockDevice>>, Failure> {
-    open(paths, access, false)
+    open_beside(paths, access, false)
 }
 
 /// Who may be writing a device or file of this machine without the scrub noticing; `None` if nobody
@@ -207,45 +211,6 @@ fn read_again<T>(
             (_, Err(error)) => return Err(error.into()),
         }
     }
-}
-
-/// Opens devices, and connects to nodes, and reads superblocks. A node that is named without a
-/// drive stands for all of its drives that carry one.
-pub(crate) fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>, Failure> {
-    let mut remote: Vec<RemoteName> = Vec::new();
-    let mut far_paths: Vec<&Path> = Vec::new();
-    let mut local: Vec<PathBuf> = Vec::new();
-    for path in paths {
-        match RemoteName::of(path)? {
-            Some(name) => {
-                if let Some(at) = remote.iter().position(|known| *known == name) {
-                    let (first, second) = (far_paths[at].display(), path.display());
-                    let what = format!("{first} and {second} are the same drive, named twice");
-                    return Err(Failure::new(what));
-                }
-                remote.push(name);
-                far_paths.push(path);
-            }
-            None => local.push(path.clone()),
-        }
-    }
-    // Keep other hosts away first: what is read afterwards does not change.
-    let far = look_remote(&remote, access).collect::<Result<Vec<_>, _>>()?;
-    told_apart(&nodes_of(&far))?;
-    let mut out = Vec::with_capacity(paths.len());
-    let devices = open(&local, access, !remote.is_empty())?;
-    let node = LocalNode::new("probe", devices.clone(), &Peers::new(), NodeOptions::default());
-    let drives = devices.iter().zip(1..).map(|(device, id)| (DriveId(id), device.size_bytes()));
-    let readers: Vec<_> = drives.map(|(drive, size)| DriveReader::new(&node, drive, size)).collect();
-    let readers: Vec<&dyn ReadAt> = readers.iter().map(|reader| reader as &dyn ReadAt).collect();
-    let found = probe_named(&readers, access.metadata);
-    for ((path, device), record) in local.iter().zip(devices).zip(found) {
-        let path = tagged::split(path)?.0.display().to_string();
-        let record = record.map_err(|error| Failure::new(format!("{path}: {error}")))?;
-        out.push(Probed { path, place: Place::Here(device), record });
-    }
-    out.extend(far);
-    Ok(out)
 }
 
 /// Takes the records of devices that are all members of an array.
@@ -441,9 +406,9 @@ mod tests {
         let access = Access::default();
         let beside_nodes = user_of(&files[2], &device(&files[2], OpenMode::ReadOnly), true, &sysfs).unwrap();
         assert_eq!(beside_nodes, None, "it is taken to be in use all the same");
-        let refused = open(&files[2..], access, false).err().unwrap().to_string();
+        let refused = open_beside(&files[2..], access, false).err().unwrap().to_string();
         assert!(refused.contains("--allow-in-use"), "{refused}");
-        assert!(open(&files[2..], Access { allow_in_use: true, ..access }, false).is_ok());
+        assert!(open_beside(&files[2..], Access { allow_in_use: true, ..access }, false).is_ok());
         drop(served);
         assert_eq!(user(&files[2]), None);
     }
@@ -453,7 +418,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         fs::write(&path, vec![0; 8192]).unwrap();
-        let opened = open(std::slice::from_ref(&path), Access::default(), false).unwrap();
+        let opened = open_beside(std::slice::from_ref(&path), Access::default(), false).unwrap();
         let place = Place::Here(Arc::clone(&opened[0]));
         let probed = [Probed { path: path.display().to_string(), place, record: None }];
         let taken = || taken_into_use(&probed, folder.path()).unwrap();

@@ -6,8 +6,8 @@ use crate::text::{print, print_json, table};
 use clap::Args;
 use pumice_host::probe::DriveReader;
 use pumice_initiator::DigestPolicy;
-use pumice_raid::probe;
 use pumice_raid::probe::probed_spans;
+use pumice_raid::{Known, ReadAt, probe_together};
 use pumice_units::format_decimal;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -54,8 +54,9 @@ pub(crate) fn run(args: &DrivesArgs) -> Result<ExitCode, Failure> {
     let node = connect(RemoteName::parse(&args.address)?.address, DigestPolicy::Auto)?;
     let places: Vec<_> = node.drives().iter().map(|drive| (drive.id, drive.size_bytes)).collect();
     let readers = DriveReader::ahead(&*node, &places, probed_spans);
-    let drives = node.drives().iter().zip(readers).map(|(drive, reader)| {
-        let found = probe(&reader);
+    let readers: Vec<&dyn ReadAt> = readers.iter().map(|reader| reader as &dyn ReadAt).collect();
+    let found = probe_together(&readers, Known::default());
+    let drives = node.drives().iter().zip(found).map(|(drive, found)| {
         let (array, problem) = match found {
             Ok(record) => (record.map(|r| r.superblock), None),
             Err(error) => (None, Some(error.to_string())),

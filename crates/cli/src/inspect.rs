@@ -1,10 +1,11 @@
 //! `pumice inspect`.
 
 use crate::access::{Access, metadata};
-use crate::devices::{expand, probe_all};
+use crate::devices::expand;
 use crate::failure::Failure;
 use crate::probed::Probed;
-use crate::remote::{RemoteName, hosts_of, look_remote};
+use crate::probing::probe_each;
+use crate::remote::hosts_of;
 use crate::running::{Running, running};
 use crate::say::say;
 use crate::text::{print, print_json, table};
@@ -101,7 +102,8 @@ impl From<&InspectReport> for ArrayDocument {
 pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
     let mut arrays: BTreeMap<Uuid, Vec<Probed>> = BTreeMap::new();
     let mut problems = Vec::new();
-    for device in look(&expand(&args.devices, Path::new("/sys"))?, args.metadata)? {
+    let access = Access { allow_in_use: true, metadata: args.metadata, ..Access::default() };
+    for device in probe_each(&expand(&args.devices, Path::new("/sys"))?, access)? {
         match device {
             Ok(Probed { record: Some(ref record), .. }) => {
                 arrays.entry(record.superblock.array_uuid).or_default().push(device?);
@@ -136,25 +138,6 @@ pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
         (true, true) => 0,
     };
     Ok(ExitCode::from(code))
-}
-
-/// Reads the superblocks of devices. A device that cannot be opened, reached or read does not
-/// affect the others.
-fn look(paths: &[PathBuf], metadata: Option<Metadata>) -> Result<Vec<Result<Probed, Failure>>, Failure> {
-    let access = Access { allow_in_use: true, metadata, ..Access::default() };
-    let mut found = Vec::with_capacity(paths.len());
-    let mut remote = Vec::new();
-    for path in paths {
-        match RemoteName::of(path)? {
-            Some(name) => remote.push(name),
-            None => match probe_all(std::slice::from_ref(path), access) {
-                Ok(devices) => found.extend(devices.into_iter().map(Ok)),
-                Err(failure) => found.push(Err(failure)),
-            },
-        }
-    }
-    found.extend(look_remote(&remote, access));
-    Ok(found)
 }
 
 /// An array that runs, here or on hosts that are connected to all of its drives, is shown as

@@ -4,10 +4,10 @@ use crate::failure::Failure;
 use crate::protect::{Places, medium, open, places};
 use crate::text::{count, print};
 use clap::{Args, Subcommand};
-use pumice_host::date;
 use pumice_node::serve::DriveSource;
 use pumice_tags::file::{OnStale, TagFile};
 use pumice_tags::kept::Why;
+use pumice_units::format_date;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -121,7 +121,7 @@ fn list(places: &Places<'_>) -> Result<(), Failure> {
             Why::PutBack => "another kept block was put back there",
             Why::Log => "from the log, which was not written over it because the tags were stale",
         };
-        let time = date::format(kept.time);
+        let time = format_date(kept.time);
         text += &format!("  {}  {time}  block {}: {why}\n", kept.slot, kept.block);
     }
     for slot in &contents.damaged {

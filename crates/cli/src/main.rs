@@ -22,6 +22,7 @@ mod node_processes;
 mod paired;
 mod plan;
 mod probed;
+mod probing;
 mod progress;
 mod protect;
 mod remote;

@@ -22,13 +22,20 @@ pub(crate) enum Place {
     There(Arc<RemoteNode>, DriveId),
 }
 
+impl Place {
+    /// The device, if it is in this machine.
+    pub(crate) const fn here(&self) -> Option<&Arc<dyn BlockDevice>> {
+        match self {
+            Self::Here(device) => Some(device),
+            Self::There(..) => None,
+        }
+    }
+}
+
 impl Probed {
     /// The device, if it is in this machine.
-    pub(crate) fn here(&self) -> Option<&Arc<dyn BlockDevice>> {
-        match &self.place {
-            Place::Here(device) => Some(device),
-            Place::There(..) => None,
-        }
+    pub(crate) const fn here(&self) -> Option<&Arc<dyn BlockDevice>> {
+        self.place.here()
     }
 }
 

@@ -1,15 +1,11 @@
 //! Drives of data nodes: `nvme://HOST:PORT/NSID`, or `nvme://HOST:PORT` for all of them.
 
-use crate::access::{Access, probe_named};
 use crate::failure::Failure;
 use crate::identity::{host_id, host_nqn};
-use crate::probed::{Place, Probed, nodes_of};
+use crate::probed::{Probed, nodes_of};
 use crate::say::say;
-use pumice_host::probe::DriveReader;
 use pumice_initiator::DigestPolicy;
-use pumice_offload::{DataNode, DriveId, ErrorKind, Hosts};
-use pumice_raid::probe::probed_spans;
-use pumice_raid::{Metadata, ReadAt};
+use pumice_offload::{DataNode, ErrorKind, Hosts};
 use pumice_remote::{Dial, RemoteNode, is_kept_out};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -223,63 +219,6 @@ pub(crate) fn hold(node: &RemoteNode, who_asks: &str) -> Result<(), Failure> {
 /// The number of other hosts, with its verb.
 fn are(hosts: usize) -> String {
     if hosts == 1 { "another host is".to_owned() } else { format!("{hosts} other hosts are") }
-}
-
-/// Connects to each node once, and reads superblocks lazily, name by name. An error of one drive or
-/// node is returned in its place and does not affect the others. For writing, other hosts are kept
-/// away from a node before anything is read from it.
-pub(crate) fn look_remote(
-    names: &[RemoteName],
-    access: Access,
-) -> impl Iterator<Item = Result<Probed, Failure>> + use<'_> {
-    // `None`: it did not answer, and that has been told.
-    let mut nodes: BTreeMap<SocketAddr, Option<Arc<RemoteNode>>> = BTreeMap::new();
-    names.iter().flat_map(move |name| match nodes.get(&name.address) {
-        Some(Some(node)) => look_at(node, name, access.metadata),
-        Some(None) => Vec::new(),
-        None => {
-            let connected = connect(name.address, access.digests).and_then(|node| match access.write {
-                true => hold(&node, "--repair").map(|()| node),
-                // Others can then tell it from a host that runs an array.
-                false => node.observe().map(|()| node).map_err(Failure::from),
-            });
-            nodes.insert(name.address, connected.as_ref().ok().cloned());
-            connected.map_or_else(|failure| vec![Err(failure)], |node| look_at(&node, name, access.metadata))
-        }
-    })
-}
-
-/// The drives of a node that a name stands for. All of them means those that carry a superblock,
-/// whole or damaged.
-pub(crate) fn look_at(
-    node: &Arc<RemoteNode>,
-    name: &RemoteName,
-    metadata: Option<Metadata>,
-) -> Vec<Result<Probed, Failure>> {
-    let mut out = Vec::new();
-    let named = node.drives().iter().filter(|d| name.nsid.is_none_or(|nsid| d.id == DriveId(nsid)));
-    let named: Vec<_> = named.map(|drive| (drive.id, drive.size_bytes)).collect();
-    let readers = DriveReader::ahead(&**node, &named, probed_spans);
-    let readers: Vec<&dyn ReadAt> = readers.iter().map(|reader| reader as &dyn ReadAt).collect();
-    let found = probe_named(&readers, metadata);
-    for ((id, _), found) in named.into_iter().zip(found) {
-        let path = RemoteName { nsid: Some(id.0), ..*name }.to_string();
-        match found {
-            Ok(None) if name.nsid.is_none() => {}
-            Ok(record) => {
-                let place = Place::There(Arc::clone(node), id);
-                out.push(Ok(Probed { path, place, record }));
-            }
-            Err(error) => out.push(Err(Failure::new(format!("{path}: {error}")))),
-        }
-    }
-    if out.is_empty() {
-        out.push(Err(Failure::new(match name.nsid {
-            Some(nsid) => format!("{name}: the node has no drive {nsid}"),
-            None => format!("{name}: none of its drives has an md superblock"),
-        })));
-    }
-    out
 }
 
 /// The number of hosts that may run an array over these devices, with its verb: live hosts that are

@@ -22,6 +22,7 @@ pub mod bitmap;
 mod bytes;
 pub mod copies;
 pub mod diagnosis;
+pub mod foreign;
 pub mod geometry;
 pub mod inspect;
 pub mod invalid;

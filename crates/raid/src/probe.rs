@@ -1,14 +1,16 @@
 //! Reads the superblock of one device, and the structures beside it.
 
+use std::collections::BTreeSet;
 use std::io;
-
-use pumice_units::SECTOR;
 use std::ops::Range;
+
+use pumice_units::{SECTOR, format_date};
 
 use crate::area::Area;
 use crate::bad_blocks;
 use crate::bitmap::{self, Bitmap};
 use crate::bytes::u32_at;
+use crate::foreign::{Conflict, Signature, conflict, signatures};
 use crate::invalid::Invalid;
 use crate::journal::{self, Journal};
 use crate::metadata::Metadata;
@@ -35,6 +37,9 @@ pub struct MemberRecord {
     pub ppl: Option<Ppl>,
     /// The state of the journal, on a journal device.
     pub journal: Option<Journal>,
+    /// What else the device holds, if it was looked for: not if the operator named the format of the
+    /// superblock, or the array is in use.
+    pub foreign: Vec<Signature>,
 }
 
 impl MemberRecord {
@@ -61,13 +66,27 @@ pub enum ProbeError {
     /// A structure is damaged, or of a kind that is not known.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// Two superblocks hold good. One is of an older use of the device, or was written as data.
-    #[error(
-        "superblocks {} and {} both hold good (arrays {} and {}): which one counts cannot be told; \
-         one of them is of an older use, or is data of the other's array",
-        .0.metadata, .1.metadata, .0.array_uuid, .1.array_uuid
-    )]
-    Ambiguous(Box<Superblock>, Box<Superblock>),
+    /// Several superblocks hold good: each but one is of an older use of the device, or was written
+    /// as data. At least two.
+    #[error("{}", ambiguity(.0))]
+    Ambiguous(Vec<Superblock>),
+    /// Something else on the device says that the superblock's place is its own.
+    #[error("{0}")]
+    Foreign(Box<Conflict>),
+}
+
+fn ambiguity(all: &[Superblock]) -> String {
+    let each = |superblock: &Superblock| {
+        let (array, written) = (superblock.array_uuid, format_date(superblock.utime));
+        format!("{} (array {array}, written {written})", superblock.metadata)
+    };
+    let version = |superblock: &Superblock| format!("--metadata {}", superblock.metadata);
+    format!(
+        "superblocks {} hold good, and which one counts cannot be told: the others are of an older use, or \
+         are data of its array; say it with {}",
+        all.iter().map(each).collect::<Vec<_>>().join(" and "),
+        all.iter().map(version).collect::<Vec<_>>().join(" or ")
+    )
 }
 
 /// What is known of a device's superblock before it is read.
@@ -109,12 +128,13 @@ pub fn probe(device: &dyn ReadAt) -> Result<Option<MemberRecord>, ProbeError> {
 /// this one may have data.
 ///
 /// Of several good ones the one counts that is as it is known to be. Of several such, or if there
-/// is none, the one counts in whose data area all the others lie, but which lies in none of theirs,
-/// if none of them is newer: whoever may write to the array may have written them.
+/// is none, the one counts in whose data all the others lie as a whole, if it lies in the data of
+/// none, and none is newer: whoever may write to the array may have written them.
 ///
 /// # Errors
 /// If the only superblock, or something it points to, is damaged or unknown; where several are good
-/// and none of them counts; where a read fails.
+/// and none of them counts; where something else on the device claims the place of the one that
+/// counts, unless its format is known; where a read fails.
 pub fn probe_for(device: &dyn ReadAt, known: Known) -> Result<Option<MemberRecord>, ProbeError> {
     let device_sectors = device.size_bytes() / SECTOR;
     let mut good: Vec<Superblock> = Vec::new();
@@ -129,11 +149,22 @@ pub fn probe_for(device: &dyn ReadAt, known: Known) -> Result<Option<MemberRecor
             Err(error) => drop(unreadable.get_or_insert(error)),
         }
     }
-    match (choose(good, known)?, damaged) {
+    // Users of an array in use may write what they like into it: it is known, and looked at no more.
+    let foreign = match good.is_empty() || known.metadata.is_some() {
+        true => Vec::new(),
+        false => signatures(device),
+    };
+    let chosen = choose(good, known)?;
+    if let Some(other) = chosen.as_ref().and_then(|own| conflict(own, device.size_bytes(), &foreign)) {
+        return Err(ProbeError::Foreign(Box::new(other)));
+    }
+    match (chosen, damaged) {
         (Some(superblock), _) if superblock.journal_tail.is_some() => {
             read_journal_device(device, superblock).map(Some)
         }
-        (Some(superblock), _) => Ok(Some(read_rest(device, superblock, Logs::ALL)?)),
+        (Some(superblock), _) => {
+            Ok(Some(MemberRecord { foreign, ..read_rest(device, superblock, Logs::ALL)? }))
+        }
         // The array's own superblock may be the one that cannot be read.
         (None, invalid) => match (unreadable, invalid) {
             (Some(error), _) => Err(error),
@@ -148,31 +179,38 @@ fn choose(mut good: Vec<Superblock>, known: Known) -> Result<Option<Superblock>,
     if good.iter().any(|superblock| known.fits(superblock)) {
         good.retain(|superblock| known.fits(superblock));
     }
-    // One that was left behind by an older use does not count, whatever lies in its data area.
-    let outranks = |a: &Superblock, b: &Superblock| a.may_hold(b) && !b.may_hold(a) && a.utime >= b.utime;
+    // One that was left behind by an older use does not count, whatever lies in its data area. The
+    // times only ever speak against one: clocks may be wrong.
+    let outranks = |a: &Superblock, b: &Superblock| a.holds_whole(b) && !b.may_hold(a) && a.utime >= b.utime;
     let counts = |i: usize| good.iter().enumerate().all(|(j, other)| i == j || outranks(&good[i], other));
-    if let Some(i) = (0..good.len()).find(|i| counts(*i)) {
-        return Ok(Some(good.swap_remove(i)));
-    }
-    let mut good = good.into_iter().map(Box::new);
-    match (good.next(), good.next()) {
-        (Some(first), Some(second)) => Err(ProbeError::Ambiguous(first, second)),
-        _ => Ok(None),
+    match (0..good.len()).find(|i| counts(*i)) {
+        Some(i) => Ok(Some(good.swap_remove(i))),
+        None if good.is_empty() => Ok(None),
+        None => Err(ProbeError::Ambiguous(good)),
     }
 }
 
-/// Looks at devices that are said to be of one array. If one has several good superblocks, those of
-/// the devices that have only one decide, if these agree on the array and the format.
+/// Looks at devices that are named together. If one has several good superblocks, that one counts
+/// whose array and format another device has that is not in doubt; but not if several are such, or
+/// another one is not older.
 pub fn probe_together(
     devices: &[&dyn ReadAt],
     known: Known,
 ) -> Vec<Result<Option<MemberRecord>, ProbeError>> {
     let mut found: Vec<_> = devices.iter().map(|device| probe_for(*device, known)).collect();
-    if let Some(known) = common(&found) {
-        for (device, found) in devices.iter().zip(&mut found) {
-            if matches!(found, Err(ProbeError::Ambiguous(..))) {
-                *found = probe_for(*device, known);
-            }
+    let sure = found.iter().filter_map(|found| found.as_ref().ok()?.as_ref());
+    let sure: BTreeSet<(Uuid, Metadata)> =
+        sure.map(|record| (record.superblock.array_uuid, record.metadata())).collect();
+    for (device, found) in devices.iter().zip(&mut found) {
+        let Err(ProbeError::Ambiguous(all)) = found else { continue };
+        let backed = |one: &&Superblock| sure.contains(&(one.array_uuid, one.metadata));
+        let mut counts = all.iter().filter(backed);
+        let (Some(one), None) = (counts.next(), counts.next()) else { continue };
+        let older = |other: &Superblock| Known::of(one).fits(other) || other.utime < one.utime;
+        if all.iter().all(older) {
+            let foreign = signatures(*device);
+            *found = probe_for(*device, Known::of(one))
+                .map(|record| record.map(|record| MemberRecord { foreign, ..record }));
         }
     }
     found
@@ -191,14 +229,6 @@ pub fn probe_at(
         None => Ok(None),
     };
     devices.iter().map(at).collect()
-}
-
-/// What all devices whose superblock could be told say alike.
-fn common(found: &[Result<Option<MemberRecord>, ProbeError>]) -> Option<Known> {
-    let records = found.iter().filter_map(|found| found.as_ref().ok()?.as_ref());
-    let mut all = records.map(|record| Known::of(&record.superblock));
-    let first = all.next()?;
-    all.all(|known| known == first).then_some(first)
 }
 
 /// The bytes that are read for a superblock at `sector`.
@@ -287,7 +317,7 @@ pub(crate) fn read_rest(
     let ppl = superblock.ppl.filter(|_| logs.ppl).map(follow).transpose()?;
     let journal =
         superblock.journal_tail.map(|tail| read_journal(device, &superblock, tail.get())).transpose()?;
-    Ok(MemberRecord { superblock, bitmap, bad_blocks, ppl, journal })
+    Ok(MemberRecord { superblock, bitmap, bad_blocks, ppl, journal, foreign: Vec::new() })
 }
 
 /// Reads a journal device, to which somebody may be writing.
@@ -311,7 +341,8 @@ pub(crate) fn read_journal_device(
         }
     }
     let journal = Some(Journal::Unknown("its tail moved each time that it was read"));
-    Ok(MemberRecord { superblock, bitmap: None, bad_blocks: Vec::new(), ppl: None, journal })
+    let (bad_blocks, foreign) = (Vec::new(), Vec::new());
+    Ok(MemberRecord { superblock, bitmap: None, bad_blocks, ppl: None, journal, foreign })
 }
 
 fn read_bitmap(device: &dyn ReadAt, superblock: &Superblock, area: Area) -> Result<Bitmap, ProbeError> {

@@ -195,6 +195,16 @@ impl Superblock {
         data.start <= start && end <= data.end()
     }
 
+    /// Whether all that another superblock of the device describes lies in this one's data area, so
+    /// that it may be of an array inside this one. One whose data reach farther calls bytes its own
+    /// that no user of this array has. 0.90 does not say where its data lie, so it may be of the whole
+    /// device.
+    #[must_use]
+    pub fn holds_whole(&self, other: &Self) -> bool {
+        let end = other.data_offset.get().saturating_add(other.data_size.get());
+        other.metadata != Metadata::V0_90 && self.may_hold(other) && end <= self.data_area().end()
+    }
+
     /// The first field in which two superblocks describe different arrays: its name, and what it is
     /// here and there.
     #[must_use]

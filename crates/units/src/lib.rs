@@ -4,9 +4,11 @@
 //! classic bug of storage code. Here each of these has its own type, and a conversion needs a named
 //! method.
 
+mod date;
 mod duration;
 mod size;
 
+pub use date::format_date;
 pub use duration::{ParseDurationError, parse_duration};
 pub use size::{ParseSizeError, format_binary, format_decimal, parse_size};
 

@@ -1,9 +1,10 @@
 //! `pumice bench scrub`.
 
 use crate::access::Access;
-use crate::devices::{Placement, assemble_from, place, probe_all};
+use crate::devices::{Placement, assemble_from, place};
 use crate::failure::Failure;
 use crate::probed::Probed;
+use crate::probing::probe_all;
 use crate::progress::Silent;
 use crate::scrub::fresh_seed;
 use crate::text::{print, print_json, table};

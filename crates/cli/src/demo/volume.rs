@@ -1,8 +1,9 @@
 //! `pumice demo --volume`: the life of a volume: written, degraded, rebuilt, scrubbed.
 
 use crate::access::Access;
-use crate::devices::{Placement, assemble_from, place, probe_all};
+use crate::devices::{Placement, assemble_from, place};
 use crate::failure::Failure;
+use crate::probing::probe_all;
 use crate::progress::Silent;
 use crate::scrub::fresh_seed;
 use crate::text::{print, print_json};

@@ -2,8 +2,9 @@
 
 use super::world::{ARRAY, CHUNK, World};
 use crate::access::Access;
-use crate::devices::{Placement, assemble_from, place, probe_all};
+use crate::devices::{Placement, assemble_from, place};
 use crate::failure::Failure;
+use crate::probing::probe_all;
 use crate::progress::Silent;
 use crate::scrub::fresh_seed;
 use crate::text::{print, table};

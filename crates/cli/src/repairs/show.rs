@@ -1,10 +1,10 @@
 //! Entries of the archive, as text and as JSON. `docs/reference/json.md` has the documents.
 
 use crate::text::{count, table};
-use pumice_host::date;
 use pumice_host::repair::Kind;
 use pumice_host::repair::archive::{Entry, EntryId};
 use pumice_raid::Uuid;
+use pumice_units::format_date;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -40,7 +40,7 @@ pub(super) fn lines(entries: &[Listed]) -> String {
         let mut row = vec![array.to_string(), id.to_string()];
         match entry {
             Ok(entry) => row.extend([
-                date::format(entry.occasion.time),
+                format_date(entry.occasion.time),
                 kind(entry),
                 entry.status.words(),
                 entry.stripe.to_string(),
@@ -62,7 +62,7 @@ pub(super) fn paragraph(array: Uuid, entry: &Entry) -> String {
     let (lost, sectors) = entry.sectors();
     let _ = writeln!(out, "{} {}, {}", kind(entry), entry.id, entry.status.words());
     let _ = writeln!(out, "array    {array}, {} events then, stripe {}", entry.events, entry.stripe);
-    let _ = writeln!(out, "when     {}", date::format(entry.occasion.time));
+    let _ = writeln!(out, "when     {}", format_date(entry.occasion.time));
     let occasion = &entry.occasion;
     let _ = writeln!(out, "why      {}, {}, policy {}", occasion.verdict, occasion.strength, occasion.policy);
     for record in &entry.records {

@@ -3,7 +3,8 @@
 use crate::devices::loop_over;
 use crate::failure::Failure;
 use crate::probed::Place;
-use crate::remote::{RemoteName, connect, hold, look_at, told_apart};
+use crate::probing::probe_drives;
+use crate::remote::{RemoteName, connect, hold, told_apart};
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
 use pumice_executor::MemberDrive;
 use pumice_initiator::DigestPolicy;
@@ -192,7 +193,7 @@ impl Devices {
     fn all_of(&mut self, name: &RemoteName) -> Result<Vec<MemberDrive>, Failure> {
         let node = Arc::clone(&self.nodes[&name.address]);
         let mut out = Vec::new();
-        for probed in look_at(&node, name, self.metadata) {
+        for probed in probe_drives(&node, name, self.metadata) {
             let probed = probed?;
             let Place::There(node, id) = probed.place else { continue };
             self.take(PathBuf::from(&probed.path))?;

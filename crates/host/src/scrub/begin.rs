@@ -13,6 +13,7 @@ use crate::stop::Stop;
 use crate::target::Target;
 use crate::{Method, date};
 use pumice_raid::diagnosis::Diagnosis;
+use pumice_units::format_date;
 use std::ops::Range;
 
 /// The initial state of a pass.
@@ -42,7 +43,7 @@ pub(super) fn begin(
         (Before::Pass(saved), false) if saved.stripes_checked == 0 => {}
         (Before::Pass(saved), false) => observer.note(&format!(
             "an interrupted scrub of this array, begun {}, had checked {} stripes; this scrub starts again (--resume would continue)",
-            date::format(saved.begun),
+            format_date(saved.begun),
             saved.stripes_checked
         )),
         (Before::Unusable(why), true) => return Err(unusable(state, &why)),
@@ -139,8 +140,8 @@ fn resumed(
     }
     observer.note(&format!(
         "resumed the scrub begun {}, saved {}, after {} of {} stripes",
-        date::format(saved.begun),
-        date::format(saved.saved),
+        format_date(saved.begun),
+        format_date(saved.saved),
         saved.stripes_checked,
         schedule.stripes()
     ));

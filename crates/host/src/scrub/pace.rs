@@ -7,6 +7,7 @@ use crate::error::HostError;
 use crate::pass::Observer;
 use crate::stop::Stop;
 use crate::target::Target;
+use pumice_units::format_date;
 use std::time::{Duration, Instant};
 
 /// Longest time between two questions while it waits: another host may have changed the pace, and a
@@ -73,7 +74,7 @@ impl PaceWaits {
             Wait::Hours(time) => {
                 // Rounded: the next question gives a time that differs by milliseconds.
                 let opens = (date::now() + time.as_secs() + 30) / 60 * 60;
-                format!("waiting for the pacing window of node {node}, opens at {}", date::format(opens))
+                format!("waiting for the pacing window of node {node}, opens at {}", format_date(opens))
             }
             Wait::Rate(time) if *time < WORTH_A_NOTE => return,
             Wait::Rate(_) => format!("waiting for the pacing rate of node {node}"),

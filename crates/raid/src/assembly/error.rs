@@ -2,6 +2,7 @@
 
 use pumice_units::{Role, Sectors};
 
+use crate::foreign::Strangers;
 use crate::layout::Level;
 use crate::superblock::Position;
 use crate::uuid::Uuid;
@@ -50,6 +51,9 @@ pub enum AssemblyError {
         /// The UUID of both.
         uuid: Uuid,
     },
+    /// Members that hold something else than the array.
+    #[error("{0}")]
+    Strangers(Box<Strangers>),
     /// Two devices in one role.
     #[error("{first} and {second} both have role {role}")]
     DuplicateRole {

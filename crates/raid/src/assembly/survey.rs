@@ -7,6 +7,7 @@ use std::ops::Range;
 use pumice_units::{Role, Sectors};
 
 use super::error::{AssemblyError, Note};
+use crate::foreign::strangers;
 use crate::journal::Journal;
 use crate::ppl::Ppl;
 use crate::probe::MemberRecord;
@@ -82,6 +83,7 @@ impl Survey {
             }
         }
         survey.arrangement();
+        survey.strangers();
         survey.movements();
         survey.missing();
         survey.take_notes();
@@ -168,6 +170,14 @@ impl Survey {
                 });
             }
         }
+    }
+
+    /// Members with the marks of another use.
+    fn strangers(&mut self) {
+        let geometry = self.newest().geometry().ok();
+        let members = self.members().map(|(role, m)| (role, m.device.as_str(), &m.record));
+        let found = strangers(members, geometry.as_ref()).map(Box::new);
+        self.errors.extend(found.map(AssemblyError::Strangers));
     }
 
     /// The part of the device with this index, by the newest superblock.

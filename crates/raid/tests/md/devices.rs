@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::{FormatSpec, MemberRecord, Metadata, ReadAt, Uuid, probe};
@@ -21,10 +22,9 @@ impl Sparse {
     }
 
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
-        for (i, byte) in bytes.iter().enumerate() {
-            let at = offset + i as u64;
-            self.pages.entry(at / PAGE).or_insert_with(|| vec![0; PAGE as usize])[(at % PAGE) as usize] =
-                *byte;
+        for (page, within, range) in pages(offset, bytes.len()) {
+            let page = self.pages.entry(page).or_insert_with(|| vec![0; PAGE as usize]);
+            page[within..within + range.len()].copy_from_slice(&bytes[range]);
         }
     }
 }
@@ -38,12 +38,26 @@ impl ReadAt for Sparse {
         if offset.checked_add(buf.len() as u64).is_none_or(|end| end > self.size) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        for (i, byte) in buf.iter_mut().enumerate() {
-            let at = offset + i as u64;
-            *byte = self.pages.get(&(at / PAGE)).map_or(0, |page| page[(at % PAGE) as usize]);
+        for (page, within, range) in pages(offset, buf.len()) {
+            match self.pages.get(&page) {
+                Some(page) => buf[range.clone()].copy_from_slice(&page[within..within + range.len()]),
+                None => buf[range].fill(0),
+            }
         }
         Ok(())
     }
+}
+
+/// The pages of `len` bytes at `offset`: the number of each, the place in it, and the bytes' range.
+fn pages(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let at = offset + done as u64;
+        let within = (at % PAGE) as usize;
+        let part = (len - done).min(PAGE as usize - within);
+        done += part;
+        (part > 0).then_some((at / PAGE, within, done - part..done))
+    })
 }
 
 /// Members of an array, from a text as in `data/states`.

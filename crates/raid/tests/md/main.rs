@@ -9,6 +9,7 @@ mod layouts;
 mod mirrors;
 mod plan;
 mod several;
+mod stackings;
 mod states;
 mod superblock;
 mod writer;

@@ -18,6 +18,7 @@ fn ours() -> (FormatSpec, Vec<Sparse>) {
 fn forge(device: &mut Sparse, array: Uuid) {
     let mut forged = spec(Metadata::V0_90, Level::Raid5, 4);
     forged.array_uuid = array;
+    forged.ctime -= 1;
     let (at, bytes) = forged.format().unwrap().members[1].writes[0].clone();
     device.write(at, &bytes);
 }
@@ -51,6 +52,19 @@ fn what_is_known_of_the_device_decides() {
 }
 
 #[test]
+fn a_newer_superblock_is_not_outvoted() {
+    let (_, mut devices) = ours();
+    let mut later = spec(Metadata::V0_90, Level::Raid5, 4);
+    (later.array_uuid, later.ctime) = (USERS, later.ctime + 1);
+    let (at, bytes) = later.format().unwrap().members[1].writes[0].clone();
+    devices[0].write(at, &bytes);
+    let all: Vec<&dyn ReadAt> = devices.iter().map(|device| device as &dyn ReadAt).collect();
+    let found: Vec<_> = probe_together(&all, Known::default()).into_iter().map(version).collect();
+    assert_eq!(found[0], None, "the disk may have left the array");
+    assert_eq!(found[1], Some(Metadata::V1_2));
+}
+
+#[test]
 fn the_devices_that_have_only_one_superblock_decide() {
     let (spec, mut devices) = ours();
     let look = |devices: &[Sparse]| -> Vec<_> {
@@ -62,10 +76,10 @@ fn the_devices_that_have_only_one_superblock_decide() {
         forge(&mut devices[i], spec.array_uuid);
         assert_eq!(look(&devices), [own; 4]);
     }
-    // The others are not of one mind.
+    // Those of another array, named beside them, decide nothing.
     let mut foreign = make(&FormatSpec { array_uuid: USERS, ..spec.clone() }).remove(0);
     let mixed = [devices[0].clone(), devices[3].clone(), foreign.clone()];
-    assert_eq!(look(&mixed), [None, own, own]);
+    assert_eq!(look(&mixed), [own; 3]);
     forge(&mut foreign, USERS);
     forge(&mut devices[3], spec.array_uuid);
     assert_eq!(look(&devices), [None; 4], "nobody is left to decide");

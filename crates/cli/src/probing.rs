@@ -1,0 +1,229 @@
+//! Reads the superblocks of everything that is named, together: where one device leaves it open
+//! which of its superblocks counts, the others decide, on whatever machine they are.
+
+use crate::access::{Access, probe_named};
+use crate::devices::open_beside;
+use crate::failure::Failure;
+use crate::probed::{Place, Probed};
+use crate::remote::{RemoteName, connect, hold, told_apart};
+use crate::tagged;
+use pumice_blockdev::BlockDevice;
+use pumice_host::probe::DriveReader;
+use pumice_node::{LocalNode, NodeOptions, Peers};
+use pumice_offload::{DataNode, DriveId};
+use pumice_raid::probe::probed_spans;
+use pumice_raid::{Metadata, ReadAt};
+use pumice_remote::RemoteNode;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A device that is open, and whose superblock has not been read.
+struct Unread {
+    path: String,
+    place: Place,
+    size: u64,
+    /// It was not named itself, but its node was: without a superblock it is left out.
+    of_node: Option<RemoteName>,
+}
+
+type Each<T> = Vec<Result<T, Failure>>;
+
+/// Opens devices, and connects to nodes, and reads superblocks. A node that is named without a
+/// drive stands for all of its drives that carry one.
+pub(crate) fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>, Failure> {
+    let (far, local) = split(paths)?;
+    if let Some((first, second)) = far.iter().enumerate().find_map(|(i, (name, path))| {
+        let (_, first) = far[..i].iter().find(|(known, _)| known == name)?;
+        Some((first.display(), path.display()))
+    }) {
+        return Err(Failure::new(format!("{first} and {second} are the same drive, named twice")));
+    }
+    // Keep other hosts away first: what is read afterwards does not change.
+    let far: Vec<_> =
+        reach(far.iter().map(|(name, _)| *name), access).into_iter().collect::<Result<_, _>>()?;
+    let nodes: Vec<_> = far.iter().filter_map(Unread::node).collect();
+    told_apart(nodes)?;
+    let devices = open_beside(&local, access, !far.is_empty())?;
+    let here = local.iter().zip(devices).map(|(path, device)| Unread::here(path, device));
+    let all = here.chain(far.into_iter().map(Ok)).collect();
+    read(all, access.metadata).into_iter().collect()
+}
+
+/// The same, where a device that cannot be opened, reached or read does not affect the others.
+///
+/// # Errors
+/// If a name is none.
+pub(crate) fn probe_each(paths: &[PathBuf], access: Access) -> Result<Each<Probed>, Failure> {
+    let (far, local) = split(paths)?;
+    let beside = !far.is_empty();
+    let here = local.into_iter().map(|path| {
+        let device = open_beside(std::slice::from_ref(&path), access, beside)?.remove(0);
+        Unread::here(&path, device)
+    });
+    let mut all: Each<Unread> = here.collect();
+    all.extend(reach(far.into_iter().map(|(name, _)| name), access));
+    Ok(read(all, access.metadata))
+}
+
+/// The drives of a node that a name stands for, with their superblocks.
+pub(crate) fn probe_drives(
+    node: &Arc<RemoteNode>,
+    name: &RemoteName,
+    metadata: Option<Metadata>,
+) -> Each<Probed> {
+    read(drives(node, name), metadata)
+}
+
+/// Drives of nodes, and devices of this machine, among what is named.
+type Split = (Vec<(RemoteName, PathBuf)>, Vec<PathBuf>);
+
+fn split(paths: &[PathBuf]) -> Result<Split, Failure> {
+    let (mut far, mut local) = (Vec::new(), Vec::new());
+    for path in paths {
+        match RemoteName::of(path)? {
+            Some(name) => far.push((name, path.clone())),
+            None => local.push(path.clone()),
+        }
+    }
+    Ok((far, local))
+}
+
+impl Unread {
+    fn here(name: &Path, device: Arc<dyn BlockDevice>) -> Result<Self, Failure> {
+        let path = tagged::split(name)?.0.display().to_string();
+        let size = device.size_bytes();
+        Ok(Self { path, place: Place::Here(device), size, of_node: None })
+    }
+
+    const fn node(&self) -> Option<&Arc<RemoteNode>> {
+        match &self.place {
+            Place::Here(_) => None,
+            Place::There(node, _) => Some(node),
+        }
+    }
+}
+
+/// Connects to each node once. An error of one drive or node is returned in its place and does not
+/// affect the others. For writing, other hosts are kept away from a node before anything is read
+/// from it.
+fn reach(names: impl Iterator<Item = RemoteName>, access: Access) -> Each<Unread> {
+    // `None`: it did not answer, and that has been told.
+    let mut nodes: BTreeMap<SocketAddr, Option<Arc<RemoteNode>>> = BTreeMap::new();
+    names
+        .flat_map(|name| match nodes.get(&name.address) {
+            Some(Some(node)) => drives(node, &name),
+            Some(None) => Vec::new(),
+            None => {
+                let connected = connect(name.address, access.digests).and_then(|node| match access.write {
+                    true => hold(&node, "--repair").map(|()| node),
+                    // Others can then tell it from a host that runs an array.
+                    false => node.observe().map(|()| node).map_err(Failure::from),
+                });
+                nodes.insert(name.address, connected.as_ref().ok().cloned());
+                connected.map_or_else(|failure| vec![Err(failure)], |node| drives(&node, &name))
+            }
+        })
+        .collect()
+}
+
+/// The drives of a node that a name stands for. All of them means those that carry a superblock,
+/// whole or damaged.
+fn drives(node: &Arc<RemoteNode>, name: &RemoteName) -> Each<Unread> {
+    let named = node.drives().iter().filter(|d| name.nsid.is_none_or(|nsid| d.id == DriveId(nsid)));
+    let drives: Each<Unread> = named
+        .map(|drive| {
+            Ok(Unread {
+                path: RemoteName { nsid: Some(drive.id.0), ..*name }.to_string(),
+                place: Place::There(Arc::clone(node), drive.id),
+                size: drive.size_bytes,
+                of_node: name.nsid.is_none().then_some(*name),
+            })
+        })
+        .collect();
+    match name.nsid {
+        Some(nsid) if drives.is_empty() => {
+            vec![Err(Failure::new(format!("{name}: the node has no drive {nsid}")))]
+        }
+        None if drives.is_empty() => vec![Err(nothing_on(name))],
+        _ => drives,
+    }
+}
+
+fn nothing_on(name: &RemoteName) -> Failure {
+    Failure::new(format!("{name}: none of its drives has an md superblock"))
+}
+
+/// Reads the superblocks of all that is open.
+fn read(all: Each<Unread>, metadata: Option<Metadata>) -> Each<Probed> {
+    let found = look(all.iter().filter_map(|one| one.as_ref().ok()), metadata);
+    let mut found = found.into_iter();
+    let mut out = Vec::new();
+    // Nodes whose drives have all been left out so far.
+    let mut empty: Vec<RemoteName> = Vec::new();
+    let mut filled: Vec<RemoteName> = Vec::new();
+    for one in all {
+        let Unread { path, place, of_node, .. } = match one {
+            Ok(one) => one,
+            Err(failure) => {
+                out.push(Err(failure));
+                continue;
+            }
+        };
+        let record = match found.next() {
+            Some(Ok(record)) => record,
+            Some(Err(error)) => {
+                filled.extend(of_node);
+                out.push(Err(Failure::new(format!("{path}: {error}"))));
+                continue;
+            }
+            None => None,
+        };
+        match (of_node, &record) {
+            (Some(name), None) => empty.push(name),
+            (of_node, _) => {
+                filled.extend(of_node);
+                out.push(Ok(Probed { path, place, record }));
+            }
+        }
+    }
+    empty.dedup();
+    empty.retain(|name| !filled.contains(name));
+    out.extend(empty.iter().map(|name| Err(nothing_on(name))));
+    out
+}
+
+/// The result of the probe of each device, in their order.
+fn look<'u>(
+    all: impl Iterator<Item = &'u Unread>,
+    metadata: Option<Metadata>,
+) -> Vec<Result<Option<pumice_raid::MemberRecord>, pumice_raid::ProbeError>> {
+    let all: Vec<&Unread> = all.collect();
+    let devices: Vec<_> = all.iter().filter_map(|one| one.place.here().cloned()).collect();
+    let here = LocalNode::new("probe", devices, &Peers::new(), NodeOptions::default());
+    let mut nodes: Vec<&Arc<RemoteNode>> = Vec::new();
+    for node in all.iter().filter_map(|one| one.node()) {
+        if !nodes.iter().any(|known| Arc::ptr_eq(known, node)) {
+            nodes.push(node);
+        }
+    }
+    let mut readers: Vec<Option<DriveReader<'_>>> = all.iter().map(|_| None).collect();
+    let local = all.iter().enumerate().filter(|(_, one)| one.node().is_none());
+    for (number, (at, one)) in (1..).zip(local) {
+        readers[at] = Some(DriveReader::new(&here, DriveId(number), one.size));
+    }
+    for node in &nodes {
+        let of_it = all.iter().enumerate().filter_map(|(i, one)| match &one.place {
+            Place::There(of, drive) if Arc::ptr_eq(of, node) => Some((i, (*drive, one.size))),
+            _ => None,
+        });
+        let (places, drives): (Vec<usize>, Vec<_>) = of_it.unzip();
+        for (at, reader) in places.into_iter().zip(DriveReader::ahead(&***node, &drives, probed_spans)) {
+            readers[at] = Some(reader);
+        }
+    }
+    let readers: Vec<&dyn ReadAt> = readers.iter().flatten().map(|reader| reader as &dyn ReadAt).collect();
+    assert_eq!(readers.len(), all.len(), "every device is read");
+    probe_named(&readers, metadata)
+}
