@@ -206,7 +206,8 @@ pub fn probe_together(
         let backed = |one: &&Superblock| sure.contains(&(one.array_uuid, one.metadata));
         let mut counts = all.iter().filter(backed);
         let (Some(one), None) = (counts.next(), counts.next()) else { continue };
-        let older = |other: &Superblock| Known::of(one).fits(other) || other.utime < one.utime;
+        // A user of the array may know its UUID; a later array has another.
+        let older = |other: &Superblock| other.array_uuid == one.array_uuid || other.utime < one.utime;
         if all.iter().all(older) {
             let foreign = signatures(*device);
             *found = probe_for(*device, Known::of(one))
