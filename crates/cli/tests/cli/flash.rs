@@ -2,10 +2,12 @@
 //!
 //! `PUMICE_KILLS` is how often; `cargo xtask kill-flash --rounds 50` sets it.
 
+use crate::kills::forge;
 use crate::network::Node;
 use crate::small_array::pumice;
 use pumice_initiator::{Controller, Queue};
 use pumice_nvme::spec::{Sqe, opcode};
+use pumice_protect::digest::crc32c;
 use serde_json::Value;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -65,10 +67,17 @@ fn read(queue: &mut Queue, page: u64) -> Vec<u8> {
     bytes
 }
 
-/// Contents repeat from page to page, so that there is something to merge. 0 is an empty page.
+/// Contents repeat from page to page, so that there is something to merge. 0 is an empty page. All
+/// have the CRC-32C of an empty page.
 fn content(version: u64) -> Vec<u8> {
     let kind = if version.is_multiple_of(3) { version % 7 + 1 } else { version };
-    if version == 0 { vec![0; PAGE as usize] } else { kind.to_le_bytes().repeat(PAGE as usize / 8) }
+    let empty = vec![0; PAGE as usize];
+    if version == 0 {
+        return empty;
+    }
+    let mut out = kind.to_le_bytes().repeat(PAGE as usize / 8);
+    forge(&mut out, crc32c(&empty));
+    out
 }
 
 struct Random(u64);

@@ -38,7 +38,7 @@ impl Random {
 
 /// Sets the last four bytes so that the CRC-32C is `sum`: a host chooses its contents, and may hope
 /// that one version of a block is taken for another.
-fn forge(bytes: &mut [u8], sum: u32) {
+pub(crate) fn forge(bytes: &mut [u8], sum: u32) {
     let entry =
         |byte: u32| (0..8).fold(byte, |crc: u32, _| (crc >> 1) ^ if crc & 1 == 1 { 0x82F6_3B78 } else { 0 });
     let (before, last) = bytes.split_at_mut(bytes.len() - 4);
