@@ -38,11 +38,22 @@ pub struct ConnectOptions {
 #[derive(Debug)]
 pub struct Controller {
     address: SocketAddr,
-    options: ConnectOptions,
     admin: Queue,
-    cntlid: u16,
     identity: identify::Controller,
     vendor: Vec<u8>,
+    io: IoQueues,
+}
+
+/// Connects I/O queues of a controller, without its admin queue.
+#[derive(Debug, Clone)]
+pub struct IoQueues {
+    address: SocketAddr,
+    options: ConnectOptions,
+    cntlid: u16,
+    /// Most commands in flight on one.
+    depth: u16,
+    /// Bytes of data that a command may bring with it.
+    capsule_data: u32,
 }
 
 impl Controller {
@@ -73,7 +84,10 @@ impl Controller {
             return Err(InitiatorError::Refused { address, what: "Identify", status: outcome.status });
         }
         let identity = identify::Controller::decode(&page);
-        Ok(Self { address, options, admin, cntlid, identity, vendor: page[VENDOR..].to_vec() })
+        // A queue of n + 1 entries takes n commands, and MAXCMD entries are allowed.
+        let depth = identity.queue_depth.saturating_sub(1).max(1);
+        let io = IoQueues { address, options, cntlid, depth, capsule_data: identity.capsule_data };
+        Ok(Self { address, admin, identity, vendor: page[VENDOR..].to_vec(), io })
     }
 
     fn data(options: &ConnectOptions, cntlid: u16) -> Data {
@@ -119,18 +133,13 @@ impl Controller {
     /// # Errors
     /// If the controller refuses, or does not answer in time.
     pub fn queue(&self, qid: u16, depth: u16) -> Result<Queue, InitiatorError> {
-        // A queue of n + 1 entries takes n commands, and MAXCMD entries are allowed.
-        let most = self.identity.queue_depth.saturating_sub(1).max(1);
-        let queue = Options {
-            qid,
-            depth: depth.clamp(1, most),
-            digests: self.options.digests,
-            flow_control: self.options.flow_control,
-            kato_ms: 0,
-            data: Self::data(&self.options, self.cntlid),
-            capsule_data: self.identity.capsule_data,
-        };
-        Ok(Queue::connect(self.address, queue, self.options.deadline)?.0)
+        self.io.connect(qid, depth)
+    }
+
+    /// Connects I/O queues while the admin queue is in use elsewhere.
+    #[must_use]
+    pub const fn io_queues(&self) -> &IoQueues {
+        &self.io
     }
 
     /// A namespace; `None` if there is none of that number, or its blocks are of no size.
@@ -143,6 +152,25 @@ impl Controller {
         sqe.0[40] = cns::NAMESPACE;
         let outcome = self.admin.execute(sqe, &[], &mut page)?;
         Ok(Namespace::decode(&page).filter(|_| outcome.status.is_success()))
+    }
+}
+
+impl IoQueues {
+    /// Connects I/O queue `qid` with room for `depth` commands.
+    ///
+    /// # Errors
+    /// If the controller refuses, or does not answer in time.
+    pub fn connect(&self, qid: u16, depth: u16) -> Result<Queue, InitiatorError> {
+        let queue = Options {
+            qid,
+            depth: depth.clamp(1, self.depth),
+            digests: self.options.digests,
+            flow_control: self.options.flow_control,
+            kato_ms: 0,
+            data: Controller::data(&self.options, self.cntlid),
+            capsule_data: self.capsule_data,
+        };
+        Ok(Queue::connect(self.address, queue, self.options.deadline)?.0)
     }
 }
 

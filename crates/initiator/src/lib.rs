@@ -19,7 +19,7 @@ mod stream;
 mod tcp;
 
 pub use busy_poll::BusyPoll;
-pub use controller::{ConnectOptions, Controller};
+pub use controller::{ConnectOptions, Controller, IoQueues};
 pub use digest::DigestPolicy;
 pub use discovery::discover;
 pub use error::InitiatorError;

@@ -7,6 +7,7 @@
 //! ([`reconnect`](DataNode::reconnect)) and begins its work again: `docs/design/nvme-tcp.md`, *As a
 //! host*.
 
+mod admin;
 mod answer;
 mod blocks;
 mod dial;
@@ -98,7 +99,7 @@ impl RemoteNode {
             updates: made.updates,
             restores: made.restores,
             unpaced: made.unpaced,
-            pool: Arc::new(Pool::new(&name, made.controller, made.queue)),
+            pool: Arc::new(Pool::new(&name, made.controller, made.queue)?),
             digests: AtomicBool::new(made.digests == BOTH),
             held: AtomicBool::new(false),
             to_hold: AtomicBool::new(false),
@@ -159,8 +160,7 @@ impl RemoteNode {
             self.digests.store(false, Ordering::Relaxed);
         }
         self.parts.forget();
-        self.pool.renew(made.controller, made.queue);
-        Ok(())
+        self.pool.renew(made.controller, made.queue)
     }
 
     /// Carries out a command without a result.

@@ -3,6 +3,7 @@
 mod operations;
 mod proxy;
 mod updates;
+mod waiting;
 
 use proxy::{Proxy, Then, data_len};
 use pumice_buffer::AlignedBuffer;
