@@ -1,6 +1,6 @@
 //! A controller as a host sees it: its admin queue, and the data that it reports about itself.
 
-use crate::{InitiatorError, Queue};
+use crate::{Cut, InitiatorError, Queue};
 use pumice_nvme::host::Options;
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::connect::{DYNAMIC, Data};
@@ -8,6 +8,7 @@ use pumice_nvme::spec::identify::{self, LEN, Namespace, cns};
 use pumice_nvme::spec::property::{cc, csts, offset};
 use pumice_nvme::spec::{Nqn, Sqe, opcode};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Commands in flight on an admin queue.
@@ -49,6 +50,7 @@ pub struct Controller {
 pub struct IoQueues {
     address: SocketAddr,
     options: ConnectOptions,
+    cut: Option<Arc<Cut>>,
     cntlid: u16,
     /// Most commands in flight on one.
     depth: u16,
@@ -62,6 +64,18 @@ impl Controller {
     /// # Errors
     /// If it cannot be reached, does not answer in time, or refuses.
     pub fn connect(address: SocketAddr, options: ConnectOptions) -> Result<Self, InitiatorError> {
+        Self::connect_with(address, options, None)
+    }
+
+    /// The same for a controller whose queues end with all connections of `cut`.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), and if they are cut.
+    pub fn connect_with(
+        address: SocketAddr,
+        options: ConnectOptions,
+        cut: Option<Arc<Cut>>,
+    ) -> Result<Self, InitiatorError> {
         let data = Self::data(&options, DYNAMIC);
         let queue = Options {
             qid: 0,
@@ -74,7 +88,7 @@ impl Controller {
             data,
             capsule_data: 0,
         };
-        let (mut admin, cntlid) = Queue::connect(address, queue, options.deadline)?;
+        let (mut admin, cntlid) = Queue::connect_with(address, queue, options.deadline, cut.as_ref())?;
         enable(&mut admin, options.deadline)?;
         let mut page = vec![0; LEN];
         let mut sqe = Sqe::new(opcode::admin::IDENTIFY, 0);
@@ -86,7 +100,7 @@ impl Controller {
         let identity = identify::Controller::decode(&page);
         // A queue of n + 1 entries takes n commands, and MAXCMD entries are allowed.
         let depth = identity.queue_depth.saturating_sub(1).max(1);
-        let io = IoQueues { address, options, cntlid, depth, capsule_data: identity.capsule_data };
+        let io = IoQueues { address, options, cut, cntlid, depth, capsule_data: identity.capsule_data };
         Ok(Self { address, admin, identity, vendor: page[VENDOR..].to_vec(), io })
     }
 
@@ -116,12 +130,14 @@ impl Controller {
         &mut self.admin
     }
 
-    /// Sends a Keep Alive, which also shows whether the controller is alive.
+    /// Sends a Keep Alive, which also shows whether the controller is alive. Whenever a quarter of
+    /// the deadline has passed, `patient` decides whether to continue waiting.
     ///
     /// # Errors
     /// If it does not answer in time, or refuses.
-    pub fn keep_alive(&mut self) -> Result<(), InitiatorError> {
-        let outcome = self.admin.execute(Sqe::new(opcode::admin::KEEP_ALIVE, 0), &[], &mut [])?;
+    pub fn keep_alive(&mut self, patient: impl FnMut() -> bool) -> Result<(), InitiatorError> {
+        let sqe = Sqe::new(opcode::admin::KEEP_ALIVE, 0);
+        let outcome = self.admin.execute_while(sqe, &[], &mut [], patient)?;
         if outcome.status.is_success() {
             return Ok(());
         }
@@ -170,7 +186,7 @@ impl IoQueues {
             data: Controller::data(&self.options, self.cntlid),
             capsule_data: self.capsule_data,
         };
-        Ok(Queue::connect(self.address, queue, self.options.deadline)?.0)
+        Ok(Queue::connect_with(self.address, queue, self.options.deadline, self.cut.as_ref())?.0)
     }
 }
 

@@ -10,7 +10,7 @@
 //! Nothing goes over the network under the lock of the state: a node that is silent holds up those
 //! who ask it, and nobody who looks at the state or gives a queue back.
 
-use crate::admin::Admin;
+use crate::admin::{Admin, Silence};
 use crate::answer::unreachable;
 use pumice_initiator::{Controller, InitiatorError, Queue, Stopper, Traffic};
 use pumice_offload::{ErrorKind, NodeError};
@@ -71,15 +71,16 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the controller answers. If it does not, the association is lost.
-    fn is_alive(&self) -> bool {
+    /// Whether the controller, which was silent for so long, answers. If it does not, the
+    /// association is lost.
+    fn is_alive(&self, silent: Duration) -> bool {
         let state = self.lock();
         if state.lost.is_some() {
             return false;
         }
         let (admin, generation) = (Arc::clone(&state.admin), state.generation);
         drop(state);
-        let Err(error) = admin.keep_alive() else { return true };
+        let Err(error) = admin.keep_alive(silent) else { return true };
         self.lose(generation, &error);
         false
     }
@@ -98,6 +99,7 @@ impl Shared {
 /// Up to [`QUEUES`] queues.
 pub(crate) struct Pool {
     name: String,
+    silence: Silence,
     shared: Arc<Shared>,
     waits: Mutex<Waits>,
     /// Dropped with the pool, which ends the thread that sends Keep Alives.
@@ -132,10 +134,11 @@ fn sum(a: Traffic, b: Traffic) -> Traffic {
 }
 
 impl Pool {
-    pub(crate) fn new(name: &str, controller: Controller, first: Queue) -> Result<Self, NodeError> {
+    pub(crate) fn new(silence: Silence, controller: Controller, first: Queue) -> Result<Self, NodeError> {
+        let name = silence.address.to_string();
         let moved = first.traffic();
         let state = State {
-            admin: Arc::new(Admin::new(controller).map_err(|error| unreachable(&error))?),
+            admin: Arc::new(Admin::new(controller, silence).map_err(|error| unreachable(&error))?),
             idle: vec![(1, first)],
             numbers: (2..=QUEUES).rev().collect(),
             generation: 0,
@@ -144,7 +147,8 @@ impl Pool {
             given: Vec::new(),
         };
         let shared = Arc::new(Shared { state: Mutex::new(state), returned: Condvar::new() });
-        Ok(Self { name: name.to_owned(), _alive: stay_alive(&shared), shared, waits: Mutex::default() })
+        let alive = stay_alive(&shared, silence.deadline);
+        Ok(Self { name, silence, _alive: alive, shared, waits: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -157,7 +161,7 @@ impl Pool {
 
     /// Another association in the place of one that is lost.
     pub(crate) fn renew(&self, controller: Controller, first: Queue) -> Result<(), NodeError> {
-        let admin = Arc::new(Admin::new(controller).map_err(|error| unreachable(&error))?);
+        let admin = Arc::new(Admin::new(controller, self.silence).map_err(|error| unreachable(&error))?);
         let mut state = self.lock();
         let former = std::mem::replace(&mut state.admin, admin);
         state.moved = sum(sum(state.moved, former.traffic()), first.traffic());
@@ -184,10 +188,15 @@ impl Pool {
         sum(state.moved, state.admin.traffic())
     }
 
-    /// Whether the controller answers: its admin queue is asked, within its deadline. If it does
-    /// not, the association is lost.
-    pub(crate) fn is_alive(&self) -> bool {
-        self.shared.is_alive()
+    /// Whether the controller, from which nothing came for `silent`, answers: its admin queue is
+    /// asked. If it stays silent for two deadlines together, the association is lost.
+    pub(crate) fn is_alive(&self, silent: Duration) -> bool {
+        self.shared.is_alive(silent)
+    }
+
+    /// The same for a call of [`Queue::run_while`], which asks after a quarter of the deadline.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.is_alive(self.silence.deadline / 4)
     }
 
     /// Ends the calls that [`Lease::run_stoppable`] makes, now and from now on.
@@ -329,14 +338,14 @@ impl Pool {
 }
 
 /// Has a thread keep the association alive until what is returned is dropped.
-fn stay_alive(shared: &Arc<Shared>) -> Sender<()> {
+fn stay_alive(shared: &Arc<Shared>, deadline: Duration) -> Sender<()> {
     let (alive, over) = channel();
     let weak = Arc::downgrade(shared);
     // If there is no thread to be had, a host that is silent for long is forgotten, and says so.
     let _ = std::thread::Builder::new().name("keep-alive".to_owned()).spawn(move || {
         while over.recv_timeout(KEEP_ALIVE) == Err(RecvTimeoutError::Timeout) {
             let Some(shared) = weak.upgrade() else { return };
-            shared.is_alive();
+            shared.is_alive(deadline);
         }
     });
     alive

@@ -1,6 +1,8 @@
 //! A node that is silent holds up those who ask it, and nobody else.
 
 use super::*;
+use pumice_offload::{Grant, Transfer};
+use std::net::TcpListener;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -35,8 +37,12 @@ fn is_of_connect(pdu: &[u8]) -> bool {
     pdu[0] == 1
 }
 
+/// The node that was last told to be silent.
+static SILENT: Mutex<Option<SocketAddr>> = Mutex::new(None);
+
 fn quick(address: SocketAddr) -> Arc<RemoteNode> {
-    let dial = Dial { deadline: Duration::from_secs(3), ..dial(address, DigestPolicy::Off) };
+    let silent = |node, _| *SILENT.lock().unwrap() = Some(node);
+    let dial = Dial { deadline: Duration::from_secs(3), silent, ..dial(address, DigestPolicy::Off) };
     Arc::new(RemoteNode::connect(dial).unwrap())
 }
 
@@ -65,7 +71,11 @@ fn nobody_waits_for_the_keep_alive_of_another_caller() {
     let reading = std::thread::spawn(move || read(&there));
     sent.recv().unwrap();
     asked.recv().unwrap();
-    // The Keep Alive of the one who reads has no answer.
+    // The Keep Alive of the one who reads has no answer, and he says for whom he waits.
+    while *SILENT.lock().unwrap() != Some(proxy.address) {
+        assert!(!reading.is_finished(), "nobody was told of a silent node");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     assert!(!node.reconnect().unwrap(), "nothing is lost yet");
     let before = node.link_figures().unwrap();
     node.memory_read(MEMORY, &mut [0; 512]).unwrap();
@@ -103,4 +113,20 @@ fn nobody_waits_for_the_queue_of_another_caller() {
     assert!(!node.reconnect().unwrap(), "nothing is lost yet");
     drop(open_connect);
     waiting.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_node_stops_while_its_peer_stands_still() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let peer = Peer { address, nqn: None, digests: DigestPolicy::Off };
+    let server = node_with(Drive::open(&Backend::Memory(1 << 20), 512, NAME, 1).unwrap(), vec![peer]);
+    let host = connect(server.address(), DigestPolicy::Off);
+    let waiting = std::thread::spawn(move || {
+        let (peer, grant) = (address.to_string(), Grant([1; 16]));
+        host.transfer(&Transfer { from: MEMORY, len: 512, peer, to: MEMORY, grant }).unwrap_err();
+    });
+    let _held = silent.accept().unwrap();
+    server.stop().unwrap();
+    waiting.join().unwrap();
 }
