@@ -6,7 +6,7 @@ use crate::probed::{Probed, nodes_of};
 use crate::say::say;
 use pumice_initiator::DigestPolicy;
 use pumice_offload::{DataNode, ErrorKind, Hosts};
-use pumice_remote::{Dial, RemoteNode, is_kept_out};
+use pumice_remote::{Dial, RemoteNode, is_kept_out, log_silence};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -144,9 +144,19 @@ impl fmt::Display for RemoteName {
     }
 }
 
+/// Tells the operator for which node a command waits.
+fn silent(node: SocketAddr, silent: Duration) {
+    if tracing::dispatcher::has_been_set() {
+        return log_silence(node, silent);
+    }
+    let seconds = silent.as_secs();
+    say(&format!("{SCHEME}{node}: the node does not answer for {seconds} s; waiting for it"));
+}
+
 /// Connects to a node.
 pub(crate) fn connect(address: SocketAddr, digests: DigestPolicy) -> Result<Arc<RemoteNode>, Failure> {
-    let dial = Dial { address, nqn: None, host: host_nqn(), hostid: host_id(), digests, deadline: DEADLINE };
+    let (host, hostid) = (host_nqn(), host_id());
+    let dial = Dial { address, nqn: None, host, hostid, digests, deadline: DEADLINE, silent };
     let until = Instant::now() + LEAVING;
     let node = loop {
         match RemoteNode::connect(dial.clone()) {

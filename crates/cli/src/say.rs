@@ -12,5 +12,6 @@ pub(crate) fn say(words: &str) {
 
 /// The same without the name of the program.
 pub(crate) fn line(words: &str) {
+    // Nobody reads what cannot be written.
     let _ = io::stderr().lock().write_all(format!("{words}\n").as_bytes());
 }

@@ -36,6 +36,7 @@ fn create_temporary(store: &dyn Store, name: &str, content: &[u8]) -> io::Result
             // An earlier process with the same number left it.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => {
+                // The first error is told; a temporary file that stays is of no name that counts.
                 let _ = store.remove(&temporary);
                 return Err(error);
             }

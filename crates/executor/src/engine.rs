@@ -289,12 +289,12 @@ impl<'m> Engine<'m> {
             }
             // Who asked and has gone needs no answer: so below as well.
             Message::Status(reply) => drop(reply.send(self.status())),
-            Message::Fail(role, reply) => drop(reply.send(self.fail(role))),
+            Message::Fail(role, order) => order.carry_out(|| self.fail(role)),
             Message::Model(reply) => drop(reply.send(self.model())),
             Message::MemberOn(drive, device_uuid, reply) => {
                 let _ = reply.send(self.member_on(&drive, device_uuid));
             }
-            Message::Join(joining, reply) => drop(reply.send(self.join(*joining))),
+            Message::Join(joining, order) => order.carry_out(|| self.join(*joining)),
             Message::Claim { stripes, alone, reply } => {
                 let id = ClaimId(self.kept.next_claim);
                 self.kept.next_claim += 1;

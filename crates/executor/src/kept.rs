@@ -190,9 +190,9 @@ pub(crate) fn refuse(message: Message, why: ControlError) {
             ControlError::Held => Failed::Held,
             _ => RequestError::Stopped.into(),
         })),
-        Message::Fail(_, reply) => drop(reply.send(Err(why))),
+        Message::Fail(_, order) => order.carry_out(|| Err(why)),
         Message::Model(reply) => drop(reply.send(None)),
-        Message::Join(_, reply) => drop(reply.send(Err(why))),
+        Message::Join(_, order) => order.carry_out(|| Err(why)),
         Message::Claim { reply, .. } => drop(reply.send(Some(Err(why)))),
         Message::Members(reply) => drop(reply.send(Vec::new())),
         // Whoever waits for an answer is told by the end of its channel.

@@ -10,7 +10,7 @@ use crate::error::OpenError;
 use crate::joining::{Joining, prepare, random};
 use crate::kept::Kept;
 use crate::look::{Found, Survey, find_all, find_known, look, survey};
-use crate::message::Message;
+use crate::message::{Message, Order, order, unanswered};
 use crate::near::Nodes;
 use crate::pace::Pace;
 use crate::reply::Reply;
@@ -32,6 +32,8 @@ const AGAIN: usize = 5;
 const RECORDED: Duration = Duration::from_millis(5);
 /// How long an order waits until it is.
 const RECORD_TIME: Duration = Duration::from_secs(8);
+/// How long the volume's thread has to answer: it may look at nodes that are silent.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
 /// Operations in flight on a node's queue.
 const DEPTH: usize = 256;
 
@@ -277,7 +279,7 @@ impl ServedVolume {
     /// How it stands.
     ///
     /// # Errors
-    /// If it has stopped.
+    /// If it has stopped, or does not answer within 5 s.
     pub fn status(&self) -> Result<Status, ControlError> {
         self.control().status()
     }
@@ -292,6 +294,7 @@ impl ServedVolume {
         }
         let clean = stopped.recv_timeout(patience).is_ok();
         if clean {
+            // It has said that all is clean: how it ends changes nothing.
             let _ = self.thread.join();
         }
         clean
@@ -303,8 +306,10 @@ impl ServedVolume {
     pub fn abandon(self) {
         let (reply, ended) = sync_channel(1);
         if self.messages.send(Message::Abandon(reply)).is_ok() {
+            // No answer means that it has ended.
             let _ = ended.recv();
         }
+        // Its panic has been printed.
         let _ = self.thread.join();
     }
 }
@@ -318,28 +323,52 @@ pub struct Control {
 
 impl Control {
     fn ask<T>(&self, message: impl FnOnce(SyncSender<T>) -> Message) -> Result<T, ControlError> {
+        self.ask_within(ANSWER_TIME, message)
+    }
+
+    fn ask_within<T>(
+        &self,
+        patience: Duration,
+        message: impl FnOnce(SyncSender<T>) -> Message,
+    ) -> Result<T, ControlError> {
         let (reply, answer) = sync_channel(1);
         self.messages.send(message(reply)).map_err(|_| ControlError::Stopped)?;
-        answer.recv().map_err(|_| ControlError::Stopped)
+        answer.recv_timeout(patience).map_err(unanswered)
+    }
+
+    /// Has something done, which is not done later if it is not begun within [`ANSWER_TIME`].
+    fn order<T>(&self, message: impl FnOnce(Order<T>) -> Message) -> Result<T, ControlError> {
+        let (order, answer) = order();
+        self.messages.send(message(order)).map_err(|_| ControlError::Stopped)?;
+        answer.wait(ANSWER_TIME)
     }
 
     /// How it stands.
     ///
     /// # Errors
-    /// If it has stopped.
+    /// If it has stopped, or does not answer within 5 s.
     pub fn status(&self) -> Result<Status, ControlError> {
         self.ask(Message::Status)
+    }
+
+    /// How it stands, if it says so within `patience`.
+    ///
+    /// # Errors
+    /// If it has stopped, or does not answer in time.
+    pub fn status_within(&self, patience: Duration) -> Result<Status, ControlError> {
+        self.ask_within(patience, Message::Status)
     }
 
     /// Fails a member: nothing is sent to it any more, and the superblocks of the others say so.
     /// Waits up to 8 s for that.
     ///
     /// # Errors
-    /// If it is missing already, or the volume would not survive it. If another member fails before
-    /// it is recorded and the volume is held, or if it is not recorded in time: then nothing is
-    /// sent to the member all the same.
+    /// If it is missing already, or the volume would not survive it. If the volume does not begin
+    /// with it within 5 s: then it does not do it later. If another member fails before it is
+    /// recorded and the volume is held, or if it is not recorded in time: then nothing is sent to
+    /// the member all the same.
     pub fn fail(&self, role: Role) -> Result<(), ControlError> {
-        self.ask(|reply| Message::Fail(role, reply))??;
+        self.order(|order| Message::Fail(role, order))?;
         self.recorded()
     }
 
@@ -378,7 +407,7 @@ impl Control {
             return Err(ControlError::OthersMissing);
         }
         self.fail(role)?;
-        self.ask(|reply| Message::Join(Box::new(joining), reply))?
+        self.order(|order| Message::Join(Box::new(joining), order))
     }
 
     fn prepare(&self, drive: MemberDrive, force: bool) -> Result<Joining, ControlError> {
@@ -404,7 +433,7 @@ impl Control {
     /// The devices of members in sync and of those that are being rebuilt, by role.
     ///
     /// # Errors
-    /// If it has stopped.
+    /// If it has stopped, or does not answer within 5 s.
     pub fn members(&self) -> Result<Vec<(Role, MemberDrive)>, ControlError> {
         self.ask(Message::Members)
     }
@@ -436,7 +465,7 @@ impl Control {
     pub fn add(&self, drive: MemberDrive, force: bool) -> Result<Role, ControlError> {
         self.recorded()?;
         let joining = self.prepare(drive, force)?;
-        self.ask(|reply| Message::Join(Box::new(joining), reply))?
+        self.order(|order| Message::Join(Box::new(joining), order))
     }
 }
 
@@ -454,8 +483,7 @@ mod tests {
     const QUESTIONS: usize = 8;
     const BEFORE: usize = 2000;
 
-    #[test]
-    fn ticks_come_although_messages_never_cease() {
+    fn made() -> Vec<MemberDrive> {
         let drive = |i: u64| {
             let name = format!("disk{i}");
             let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(&name, 4 << 20));
@@ -474,6 +502,28 @@ mod tests {
             log: true,
         };
         create(&drives, &spec, |_, _| {}).unwrap();
+        drives
+    }
+
+    #[test]
+    fn nobody_waits_for_ever_for_a_volume_that_waits_for_a_node() {
+        let volume = open(&made(), &OpenOptions::default()).unwrap();
+        let (messages, inbox) = channel();
+        let silent = Control { messages, facts: volume.facts().clone() };
+        assert_eq!(silent.status().unwrap_err(), ControlError::Unanswered);
+        assert_eq!(silent.fail(Role(1)).unwrap_err(), ControlError::Unanswered);
+        // The node answers at last: what was asked for is not done now.
+        for message in inbox.try_iter() {
+            volume.messages.send(message).unwrap();
+        }
+        let status = volume.status().unwrap();
+        assert_eq!((status.missing, status.recording), (Vec::new(), false));
+        assert!(volume.stop(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn ticks_come_although_messages_never_cease() {
+        let drives = made();
         let tick = Duration::from_millis(10);
         let volume = open(&drives, &OpenOptions { tick, ..OpenOptions::default() }).unwrap();
         volume.device().write_at(0, &[1; 4096]).unwrap();

@@ -133,6 +133,9 @@ pub enum ControlError {
     /// It has stopped.
     #[error("the volume has stopped")]
     Stopped,
+    /// Its thread does not answer in time.
+    #[error("the volume does not answer: it waits for a drive or a node; try again")]
+    Unanswered,
     /// It has no such stripes.
     #[error("the volume has no such stripes")]
     NoStripes,

@@ -372,6 +372,7 @@ impl Drop for FlashDrive {
         }
         if layer.flush(0).and_then(|_| layer.mark()).is_ok() {
             let until = Instant::now() + CLOSING;
+            // Without it the next start takes longer.
             let _ = layer.checkpoint_while(&mut || Instant::now() < until);
         }
     }

@@ -100,6 +100,7 @@ impl Stop {
         let (tell, told) = channel();
         let wake = tell.clone();
         let _listening = self.listen(move || {
+            // Who waited may be gone: so below.
             let _ = wake.send(None);
         });
         std::thread::spawn(move || {

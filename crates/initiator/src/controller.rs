@@ -1,6 +1,6 @@
 //! A controller as a host sees it: its admin queue, and the data that it reports about itself.
 
-use crate::{InitiatorError, Queue};
+use crate::{Cut, InitiatorError, Queue};
 use pumice_nvme::host::Options;
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::connect::{DYNAMIC, Data};
@@ -8,6 +8,7 @@ use pumice_nvme::spec::identify::{self, LEN, Namespace, cns};
 use pumice_nvme::spec::property::{cc, csts, offset};
 use pumice_nvme::spec::{Nqn, Sqe, opcode};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Commands in flight on an admin queue.
@@ -38,11 +39,23 @@ pub struct ConnectOptions {
 #[derive(Debug)]
 pub struct Controller {
     address: SocketAddr,
-    options: ConnectOptions,
     admin: Queue,
-    cntlid: u16,
     identity: identify::Controller,
     vendor: Vec<u8>,
+    io: IoQueues,
+}
+
+/// Connects I/O queues of a controller, without its admin queue.
+#[derive(Debug, Clone)]
+pub struct IoQueues {
+    address: SocketAddr,
+    options: ConnectOptions,
+    cut: Option<Arc<Cut>>,
+    cntlid: u16,
+    /// Most commands in flight on one.
+    depth: u16,
+    /// Bytes of data that a command may bring with it.
+    capsule_data: u32,
 }
 
 impl Controller {
@@ -51,6 +64,18 @@ impl Controller {
     /// # Errors
     /// If it cannot be reached, does not answer in time, or refuses.
     pub fn connect(address: SocketAddr, options: ConnectOptions) -> Result<Self, InitiatorError> {
+        Self::connect_with(address, options, None)
+    }
+
+    /// The same for a controller whose queues end with all connections of `cut`.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), and if they are cut.
+    pub fn connect_with(
+        address: SocketAddr,
+        options: ConnectOptions,
+        cut: Option<Arc<Cut>>,
+    ) -> Result<Self, InitiatorError> {
         let data = Self::data(&options, DYNAMIC);
         let queue = Options {
             qid: 0,
@@ -63,7 +88,7 @@ impl Controller {
             data,
             capsule_data: 0,
         };
-        let (mut admin, cntlid) = Queue::connect(address, queue, options.deadline)?;
+        let (mut admin, cntlid) = Queue::connect_with(address, queue, options.deadline, cut.as_ref())?;
         enable(&mut admin, options.deadline)?;
         let mut page = vec![0; LEN];
         let mut sqe = Sqe::new(opcode::admin::IDENTIFY, 0);
@@ -73,7 +98,10 @@ impl Controller {
             return Err(InitiatorError::Refused { address, what: "Identify", status: outcome.status });
         }
         let identity = identify::Controller::decode(&page);
-        Ok(Self { address, options, admin, cntlid, identity, vendor: page[VENDOR..].to_vec() })
+        // A queue of n + 1 entries takes n commands, and MAXCMD entries are allowed.
+        let depth = identity.queue_depth.saturating_sub(1).max(1);
+        let io = IoQueues { address, options, cut, cntlid, depth, capsule_data: identity.capsule_data };
+        Ok(Self { address, admin, identity, vendor: page[VENDOR..].to_vec(), io })
     }
 
     fn data(options: &ConnectOptions, cntlid: u16) -> Data {
@@ -102,12 +130,14 @@ impl Controller {
         &mut self.admin
     }
 
-    /// Sends a Keep Alive, which also shows whether the controller is alive.
+    /// Sends a Keep Alive, which also shows whether the controller is alive. Whenever a quarter of
+    /// the deadline has passed, `patient` decides whether to continue waiting.
     ///
     /// # Errors
     /// If it does not answer in time, or refuses.
-    pub fn keep_alive(&mut self) -> Result<(), InitiatorError> {
-        let outcome = self.admin.execute(Sqe::new(opcode::admin::KEEP_ALIVE, 0), &[], &mut [])?;
+    pub fn keep_alive(&mut self, patient: impl FnMut() -> bool) -> Result<(), InitiatorError> {
+        let sqe = Sqe::new(opcode::admin::KEEP_ALIVE, 0);
+        let outcome = self.admin.execute_while(sqe, &[], &mut [], patient)?;
         if outcome.status.is_success() {
             return Ok(());
         }
@@ -119,18 +149,13 @@ impl Controller {
     /// # Errors
     /// If the controller refuses, or does not answer in time.
     pub fn queue(&self, qid: u16, depth: u16) -> Result<Queue, InitiatorError> {
-        // A queue of n + 1 entries takes n commands, and MAXCMD entries are allowed.
-        let most = self.identity.queue_depth.saturating_sub(1).max(1);
-        let queue = Options {
-            qid,
-            depth: depth.clamp(1, most),
-            digests: self.options.digests,
-            flow_control: self.options.flow_control,
-            kato_ms: 0,
-            data: Self::data(&self.options, self.cntlid),
-            capsule_data: self.identity.capsule_data,
-        };
-        Ok(Queue::connect(self.address, queue, self.options.deadline)?.0)
+        self.io.connect(qid, depth)
+    }
+
+    /// Connects I/O queues while the admin queue is in use elsewhere.
+    #[must_use]
+    pub const fn io_queues(&self) -> &IoQueues {
+        &self.io
     }
 
     /// A namespace; `None` if there is none of that number, or its blocks are of no size.
@@ -143,6 +168,25 @@ impl Controller {
         sqe.0[40] = cns::NAMESPACE;
         let outcome = self.admin.execute(sqe, &[], &mut page)?;
         Ok(Namespace::decode(&page).filter(|_| outcome.status.is_success()))
+    }
+}
+
+impl IoQueues {
+    /// Connects I/O queue `qid` with room for `depth` commands.
+    ///
+    /// # Errors
+    /// If the controller refuses, or does not answer in time.
+    pub fn connect(&self, qid: u16, depth: u16) -> Result<Queue, InitiatorError> {
+        let queue = Options {
+            qid,
+            depth: depth.clamp(1, self.depth),
+            digests: self.options.digests,
+            flow_control: self.options.flow_control,
+            kato_ms: 0,
+            data: Controller::data(&self.options, self.cntlid),
+            capsule_data: self.capsule_data,
+        };
+        Ok(Queue::connect_with(self.address, queue, self.options.deadline, self.cut.as_ref())?.0)
     }
 }
 

@@ -1,10 +1,11 @@
 //! A client of discovery services.
 
-use crate::{ConnectOptions, Controller, InitiatorError};
+use crate::{ConnectOptions, Controller, Cut, InitiatorError};
 use pumice_nvme::host::DiscoveryReader;
 use pumice_nvme::spec::log::{DiscoveryEntry, lid};
 use pumice_nvme::spec::{Nqn, Sqe, opcode};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// The list of a discovery service. `options.subsystem` is ignored.
 ///
@@ -14,8 +15,20 @@ pub fn discover(
     address: SocketAddr,
     options: &ConnectOptions,
 ) -> Result<Vec<DiscoveryEntry>, InitiatorError> {
+    discover_with(address, options, None)
+}
+
+/// The same over a connection that ends with all of `cut`.
+///
+/// # Errors
+/// As [`discover`], and if they are cut.
+pub fn discover_with(
+    address: SocketAddr,
+    options: &ConnectOptions,
+    cut: Option<Arc<Cut>>,
+) -> Result<Vec<DiscoveryEntry>, InitiatorError> {
     let options = ConnectOptions { subsystem: Nqn::discovery(), ..options.clone() };
-    let mut controller = Controller::connect(address, options)?;
+    let mut controller = Controller::connect_with(address, options, cut)?;
     let mut reader = DiscoveryReader::default();
     loop {
         let part = reader.wanted();

@@ -10,6 +10,7 @@
 
 mod busy_poll;
 mod controller;
+mod cut;
 mod digest;
 mod discovery;
 mod error;
@@ -19,9 +20,10 @@ mod stream;
 mod tcp;
 
 pub use busy_poll::BusyPoll;
-pub use controller::{ConnectOptions, Controller};
+pub use controller::{ConnectOptions, Controller, IoQueues};
+pub use cut::Cut;
 pub use digest::DigestPolicy;
-pub use discovery::discover;
+pub use discovery::{discover, discover_with};
 pub use error::InitiatorError;
 pub use pipeline::{Exchange, Patience, Pipeline, Told};
 pub use queue::{Command, Outcome, Queue, Stopper, Traffic};

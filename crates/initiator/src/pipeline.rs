@@ -163,6 +163,7 @@ impl<E: Exchange> Pipeline<E> {
     /// Ends the connection: commands under way, and later ones, are lost. Returns at once.
     pub fn close(&self) {
         self.shared.closed.store(true, Ordering::Release);
+        // If that fails, the descriptor is gone, and with it the thread.
         let _ = self.waker.wake();
     }
 
@@ -176,8 +177,10 @@ impl<E: Exchange> Pipeline<E> {
 impl<E> Drop for Pipeline<E> {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::Release);
+        // As above.
         let _ = self.waker.wake();
         if let Some(thread) = self.thread.take() {
+            // Its panic has been printed.
             let _ = thread.join();
         }
     }

@@ -1,14 +1,20 @@
 //! One queue: a connection, and many commands in flight on it.
 
+use crate::cut::{Cut, Cuttable};
 use crate::{BusyPoll, InitiatorError, PollingStream, prepare};
 use pumice_nvme::host::{Connection, Event, Options};
 use pumice_nvme::spec::{Sqe, Status};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Bytes of the receive buffer to begin with.
 const RECEIVE: usize = 256 << 10;
+/// How often in a deadline who is patient is asked.
+const ASKED: u32 = 4;
+/// How long a connection that can be cut may take to be established: it cannot be cut before.
+const ESTABLISH: Duration = Duration::from_secs(4);
 /// Limit of waiting bytes, beyond which no more commands are submitted.
 pub(crate) const SEND_LIMIT: usize = 1 << 20;
 
@@ -69,12 +75,17 @@ pub struct Queue {
     /// By command id: the command of the batch.
     of_cid: Vec<usize>,
     broken: bool,
+    _cuttable: Option<Cuttable>,
 }
 
 /// Received bytes that were not yet processed.
 pub(crate) struct Rest {
     pub(crate) buffer: Vec<u8>,
     pub(crate) filled: usize,
+}
+
+fn is_timeout(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
 impl Queue {
@@ -93,11 +104,23 @@ impl Queue {
         options: Options,
         deadline: Duration,
     ) -> Result<(Self, u16), InitiatorError> {
+        Self::connect_with(address, options, deadline, None)
+    }
+
+    /// The same for a queue that ends with the others of `cut`.
+    pub(crate) fn connect_with(
+        address: SocketAddr,
+        options: Options,
+        deadline: Duration,
+        cut: Option<&Arc<Cut>>,
+    ) -> Result<(Self, u16), InitiatorError> {
         let socket = |source| InitiatorError::Socket { address, source };
-        let stream = TcpStream::connect_timeout(&address, deadline).map_err(socket)?;
+        let establish = if cut.is_some() { deadline.min(ESTABLISH) } else { deadline };
+        let stream = TcpStream::connect_timeout(&address, establish).map_err(socket)?;
+        let cuttable = cut.map(|cut| cut.add(&stream)).transpose().map_err(socket)?;
         prepare(&stream, address).map_err(socket)?;
         stream.set_write_timeout(Some(deadline)).map_err(socket)?;
-        stream.set_read_timeout(Some(deadline)).map_err(socket)?;
+        stream.set_read_timeout(Some(deadline / ASKED)).map_err(socket)?;
         let mut out = Vec::new();
         let depth = usize::from(options.depth);
         let connection = Connection::new(options, &mut out);
@@ -112,6 +135,7 @@ impl Queue {
             filled: 0,
             of_cid: vec![usize::MAX; depth.max(1)],
             broken: false,
+            _cuttable: cuttable,
         };
         let until = Instant::now() + deadline;
         let mut answer = None;
@@ -187,20 +211,22 @@ impl Queue {
     /// If the connection fails, or nothing at all comes within the deadline. The queue is then
     /// lost.
     pub fn run(&mut self, commands: &mut [Command<'_>]) -> Result<Vec<Outcome>, InitiatorError> {
-        self.run_while(commands, || false)
+        let result = self.batch(commands, self.deadline, || false);
+        self.broken |= result.is_err();
+        result
     }
 
-    /// The same for commands that may take longer than the deadline: whenever nothing arrived for
-    /// that long, `patient` decides whether to continue waiting.
+    /// The same for commands that may take longer than the deadline: whenever nothing arrived for a
+    /// quarter of it, `patient` decides whether to continue waiting.
     ///
     /// # Errors
-    /// As [`run`](Self::run); the deadline counts once `patient` returns false.
+    /// As [`run`](Self::run), but only once `patient` returns false.
     pub fn run_while(
         &mut self,
         commands: &mut [Command<'_>],
         patient: impl FnMut() -> bool,
     ) -> Result<Vec<Outcome>, InitiatorError> {
-        let result = self.batch(commands, patient);
+        let result = self.batch(commands, self.deadline / ASKED, patient);
         self.broken |= result.is_err();
         result
     }
@@ -215,10 +241,10 @@ impl Queue {
     }
 
     /// Carries out one command that may take longer than the deadline: whenever nothing arrived for
-    /// that long, `patient` decides whether to continue waiting.
+    /// a quarter of it, `patient` decides whether to continue waiting.
     ///
     /// # Errors
-    /// As [`run`](Self::run); the deadline counts once `patient` returns false.
+    /// As [`run`](Self::run), but only once `patient` returns false.
     pub fn execute_while(
         &mut self,
         sqe: Sqe,
@@ -281,12 +307,13 @@ impl Queue {
     fn batch(
         &mut self,
         commands: &mut [Command<'_>],
+        silence: Duration,
         mut patient: impl FnMut() -> bool,
     ) -> Result<Vec<Outcome>, InitiatorError> {
         let nothing = Outcome { status: Status::HOST_PATH, result: 0, received: 0 };
         let mut outcomes = vec![nothing; commands.len()];
         let (mut next, mut ended) = (0, 0);
-        let mut until = Instant::now() + self.deadline;
+        let mut until = Instant::now() + silence;
         while ended < commands.len() {
             while next < commands.len() && self.connection.room() > 0 && self.out.len() < SEND_LIMIT {
                 let command = &commands[next];
@@ -325,7 +352,7 @@ impl Queue {
                 done => done?,
             }
             if progress {
-                until = Instant::now() + self.deadline;
+                until = Instant::now() + silence;
             }
         }
         // Whichever end found it: what else came over this connection is not to be trusted more
@@ -337,7 +364,7 @@ impl Queue {
     }
 
     fn failed(&self, source: std::io::Error) -> InitiatorError {
-        if matches!(source.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
+        if is_timeout(&source) {
             return InitiatorError::Deadline { address: self.address, seconds: self.deadline.as_secs() };
         }
         InitiatorError::Socket { address: self.address, source }
@@ -362,6 +389,8 @@ impl Queue {
         let read = loop {
             match self.stream.read(&mut self.buffer[self.filled..]) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // It returns a few times in a deadline.
+                Err(error) if is_timeout(&error) && Instant::now() < until => {}
                 other => break other,
             }
         };

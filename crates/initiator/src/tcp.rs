@@ -20,6 +20,7 @@ use std::os::fd::AsFd;
 pub fn prepare(socket: &impl AsFd, peer: SocketAddr) -> io::Result<()> {
     setsockopt(socket, sockopt::TcpNoDelay, &true)?;
     if peer.ip().to_canonical().is_loopback() {
+        // Refused, it costs speed.
         let _ = setsockopt(socket, sockopt::TcpCongestion, &OsString::from("reno"));
     }
     Ok(())

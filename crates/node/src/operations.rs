@@ -214,6 +214,7 @@ impl OperationQueue for LocalQueue {
         let inbox = self.shared.inbox();
         self.shared.closed.store(true, Ordering::Release);
         drop(inbox);
+        // Its thread has gone if it cannot be woken.
         let _ = self.waker.wake();
     }
 }
@@ -222,6 +223,7 @@ impl Drop for LocalQueue {
     fn drop(&mut self) {
         self.close();
         if let Some(thread) = self.thread.take() {
+            // Its panic has been printed: so below.
             let _ = thread.join();
         }
         self.shared.inbox().clear();

@@ -99,6 +99,8 @@ impl Access for SharedSubsystem {
 /// How long a stop takes, at most; and how much of that is kept for making writes durable.
 const STOP_TIME: Duration = Duration::from_secs(10);
 const FLUSH_TIME: Duration = Duration::from_secs(2);
+/// How long what goes to peers may take to end when the server stops: a peer may stand still.
+const PEER_TIME: Duration = Duration::from_secs(1);
 
 /// Descriptors that are kept for drives, files, other nodes and the threads of parity commands: so
 /// many, or a quarter of all.
@@ -305,7 +307,8 @@ impl Server {
     }
 
     /// Stops: no new connections, commands in flight end, every write is made durable. Parity
-    /// commands are given up. Takes 10 s at most, whatever the media do.
+    /// commands are given up, and after 1 s connections to peers are cut. Takes 10 s at most,
+    /// whatever the media and the peers do.
     ///
     /// # Errors
     /// If a drive could not be flushed, or a thread or a drive did not come back in time: the
@@ -329,7 +332,11 @@ impl Server {
         }
         // The one that looks at the media may sleep.
         self.threads.iter().for_each(|thread| thread.thread().unpark());
+        let mut cut = Some(Instant::now() + PEER_TIME);
         while self.threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < until {
+            if cut.take_if(|cut| Instant::now() >= *cut).is_some() {
+                self.shared.offload().cut_peers();
+            }
             std::thread::sleep(Duration::from_millis(5));
         }
         let name = |thread: JoinHandle<()>| thread.thread().name().unwrap_or("a thread").to_owned();

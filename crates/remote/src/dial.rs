@@ -25,8 +25,18 @@ pub struct Dial {
     pub hostid: [u8; 16],
     /// Whether headers and data carry digests.
     pub digests: DigestPolicy,
-    /// How long the node may be silent before a Keep Alive is sent, and how long it has to answer.
+    /// Half of the time that the node may be silent before it counts as lost; after a quarter of
+    /// the deadline it is sent a Keep Alive.
     pub deadline: Duration,
+    /// Told that the node has been silent for so long while a call waits for it: after half of the
+    /// deadline, and again each time as long has passed.
+    pub silent: fn(SocketAddr, Duration),
+}
+
+/// Logs that a node is silent.
+pub fn log_silence(node: SocketAddr, silent: Duration) {
+    let seconds = silent.as_secs();
+    tracing::warn!(%node, seconds, "the node does not answer: it is waited for");
 }
 
 /// An association, and the node's description of itself.

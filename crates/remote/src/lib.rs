@@ -7,6 +7,7 @@
 //! ([`reconnect`](DataNode::reconnect)) and begins its work again: `docs/design/nvme-tcp.md`, *As a
 //! host*.
 
+mod admin;
 mod answer;
 mod blocks;
 mod dial;
@@ -19,8 +20,9 @@ mod seen;
 mod tags;
 
 pub use answer::is_kept_out;
-pub use dial::Dial;
+pub use dial::{Dial, log_silence};
 
+use admin::Silence;
 use answer::{kept_result, refused, whole};
 use blocks::{Geometry, aligned, outcome};
 use dial::describe_page;
@@ -89,6 +91,8 @@ impl RemoteNode {
     pub fn connect(dial: Dial) -> Result<Self, NodeError> {
         let made = dial.associate()?;
         let name = dial.address.to_string();
+        let Dial { address, deadline, silent: tell, .. } = dial;
+        let silence = Silence { address, deadline, tell };
         Ok(Self {
             dial: Dial { nqn: Some(made.nqn), ..dial },
             serial: made.serial,
@@ -98,7 +102,7 @@ impl RemoteNode {
             updates: made.updates,
             restores: made.restores,
             unpaced: made.unpaced,
-            pool: Arc::new(Pool::new(&name, made.controller, made.queue)),
+            pool: Arc::new(Pool::new(silence, made.controller, made.queue)?),
             digests: AtomicBool::new(made.digests == BOTH),
             held: AtomicBool::new(false),
             to_hold: AtomicBool::new(false),
@@ -159,8 +163,7 @@ impl RemoteNode {
             self.digests.store(false, Ordering::Relaxed);
         }
         self.parts.forget();
-        self.pool.renew(made.controller, made.queue);
-        Ok(())
+        self.pool.renew(made.controller, made.queue)
     }
 
     /// Carries out a command without a result.
@@ -179,7 +182,7 @@ impl RemoteNode {
     /// Carries out commands while the node is alive and the time limit is not exceeded.
     fn run(&self, commands: &mut [Command<'_>]) -> Result<Vec<Outcome>, NodeError> {
         let until = Instant::now() + PATIENCE;
-        let patient = || Instant::now() < until && self.pool.is_alive();
+        let patient = || Instant::now() < until && self.pool.goes_on();
         self.lease()?.run(|queue| queue.run_while(commands, patient))
     }
 
@@ -216,7 +219,7 @@ impl RemoteNode {
             sqe.set_dword(10, TAG);
             sqe.set_dword(12, descriptor.len() as u32);
             // A command that keeps a pace can take as long as it likes, while the node is there.
-            let outcome = queue.execute_while(sqe, descriptor, &mut [], || self.pool.is_alive())?;
+            let outcome = queue.execute_while(sqe, descriptor, &mut [], || self.pool.goes_on())?;
             let mut bytes = vec![0; (outcome.result as usize).min(wire::MAX_DESCRIPTOR)];
             if bytes.is_empty() {
                 return Ok((outcome.status, Ok(None), bytes));

@@ -147,9 +147,9 @@ impl RemoteQueue {
         let (queue, given) = pool.give(u16::try_from(depth).unwrap_or(u16::MAX))?;
         let shared = Arc::new(Shared { name: name.to_owned(), ended, in_flight: AtomicUsize::new(0) });
         let asked = Arc::clone(pool);
-        let node = name.to_owned();
+        let (node, silence) = (name.to_owned(), queue.deadline());
         let patience = Patience {
-            silence: queue.deadline(),
+            silence,
             // Users of the volume wait: long before they are told that the node is lost, the log
             // says for what.
             quiet: Box::new(move |silent| {
@@ -157,7 +157,7 @@ impl RemoteQueue {
                 tracing::warn!(node, seconds, "the node does not answer: requests wait for it");
             }),
             command: PATIENCE,
-            alive: Box::new(move || asked.is_alive()),
+            alive: Box::new(move || asked.is_alive(silence)),
         };
         let (told, there) = (Arc::clone(&shared), Arc::downgrade(pool));
         let closed = Arc::new(AtomicBool::new(false));

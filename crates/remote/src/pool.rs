@@ -6,12 +6,16 @@
 //!
 //! One lost queue ends the whole association. Commands that the node still carries out for it use
 //! memory that was leased to it; the next association leases other memory.
+//!
+//! Nothing goes over the network under the lock of the state: a node that is silent holds up those
+//! who ask it, and nobody who looks at the state or gives a queue back.
 
+use crate::admin::{Admin, Silence};
 use crate::answer::unreachable;
 use pumice_initiator::{Controller, InitiatorError, Queue, Stopper, Traffic};
 use pumice_offload::{ErrorKind, NodeError};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Commands in flight on a queue.
@@ -24,7 +28,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// Queues that are not in use, and numbers of queues that are not connected.
 struct State {
-    controller: Controller,
+    admin: Arc<Admin>,
     idle: Vec<(u16, Queue)>,
     numbers: Vec<u16>,
     /// How often the association was re-established.
@@ -42,7 +46,7 @@ impl State {
     /// keep it alive, with its hold, and refuse the next one.
     fn lose(&mut self, why: String) {
         self.lost.get_or_insert(why);
-        self.controller.admin().end();
+        self.admin.end();
         self.idle.clear();
         self.given.drain(..).for_each(|(_, stopper)| stopper.stop());
     }
@@ -56,11 +60,47 @@ struct Waits {
     stoppers: Vec<(u64, Stopper)>,
 }
 
+/// The state, and those who wait for it to change.
+struct Shared {
+    state: Mutex<State>,
+    returned: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the controller, which was silent for so long, answers. If it does not, the
+    /// association is lost.
+    fn is_alive(&self, silent: Duration) -> bool {
+        let state = self.lock();
+        if state.lost.is_some() {
+            return false;
+        }
+        let (admin, generation) = (Arc::clone(&state.admin), state.generation);
+        drop(state);
+        let Err(error) = admin.keep_alive(silent) else { return true };
+        self.lose(generation, &error);
+        false
+    }
+
+    /// A call of association `generation` failed.
+    fn lose(&self, generation: u64, why: &InitiatorError) {
+        let mut state = self.lock();
+        if state.generation == generation {
+            state.lose(why.to_string());
+        }
+        drop(state);
+        self.returned.notify_all();
+    }
+}
+
 /// Up to [`QUEUES`] queues.
 pub(crate) struct Pool {
     name: String,
-    state: Arc<Mutex<State>>,
-    returned: Condvar,
+    silence: Silence,
+    shared: Arc<Shared>,
     waits: Mutex<Waits>,
     /// Dropped with the pool, which ends the thread that sends Keep Alives.
     _alive: Sender<()>,
@@ -94,10 +134,11 @@ fn sum(a: Traffic, b: Traffic) -> Traffic {
 }
 
 impl Pool {
-    pub(crate) fn new(name: &str, controller: Controller, first: Queue) -> Self {
+    pub(crate) fn new(silence: Silence, controller: Controller, first: Queue) -> Result<Self, NodeError> {
+        let name = silence.address.to_string();
         let moved = first.traffic();
         let state = State {
-            controller,
+            admin: Arc::new(Admin::new(controller, silence).map_err(|error| unreachable(&error))?),
             idle: vec![(1, first)],
             numbers: (2..=QUEUES).rev().collect(),
             generation: 0,
@@ -105,18 +146,13 @@ impl Pool {
             moved,
             given: Vec::new(),
         };
-        let state = Arc::new(Mutex::new(state));
-        Self {
-            name: name.to_owned(),
-            _alive: stay_alive(&state),
-            state,
-            returned: Condvar::new(),
-            waits: Mutex::default(),
-        }
+        let shared = Arc::new(Shared { state: Mutex::new(state), returned: Condvar::new() });
+        let alive = stay_alive(&shared, silence.deadline);
+        Ok(Self { name, silence, _alive: alive, shared, waits: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        locked(&self.state)
+        self.shared.lock()
     }
 
     fn lock_waits(&self) -> MutexGuard<'_, Waits> {
@@ -124,18 +160,20 @@ impl Pool {
     }
 
     /// Another association in the place of one that is lost.
-    pub(crate) fn renew(&self, controller: Controller, first: Queue) {
+    pub(crate) fn renew(&self, controller: Controller, first: Queue) -> Result<(), NodeError> {
+        let admin = Arc::new(Admin::new(controller, self.silence).map_err(|error| unreachable(&error))?);
         let mut state = self.lock();
-        let former = state.controller.admin().traffic();
-        state.moved = sum(sum(state.moved, former), first.traffic());
-        state.controller = controller;
+        let former = std::mem::replace(&mut state.admin, admin);
+        state.moved = sum(sum(state.moved, former.traffic()), first.traffic());
         state.idle = vec![(1, first)];
         state.numbers = (2..=QUEUES).rev().collect();
         state.generation += 1;
         state.given.drain(..).for_each(|(_, stopper)| stopper.stop());
         state.lost = None;
         drop(state);
-        self.returned.notify_all();
+        former.end();
+        self.shared.returned.notify_all();
+        Ok(())
     }
 
     /// Whether the association is lost.
@@ -146,27 +184,19 @@ impl Pool {
     /// What all connections moved, those that are gone too. What calls under way have moved comes
     /// when they end.
     pub(crate) fn traffic(&self) -> Traffic {
-        let mut state = self.lock();
-        let admin = state.controller.admin().traffic();
-        sum(state.moved, admin)
+        let state = self.lock();
+        sum(state.moved, state.admin.traffic())
     }
 
-    /// Whether the controller answers: its admin queue is asked, within its deadline. If it does
-    /// not, the association is lost.
-    pub(crate) fn is_alive(&self) -> bool {
-        let mut state = self.lock();
-        if state.lost.is_some() {
-            return false;
-        }
-        match state.controller.keep_alive() {
-            Ok(()) => true,
-            Err(error) => {
-                state.lose(error.to_string());
-                drop(state);
-                self.returned.notify_all();
-                false
-            }
-        }
+    /// Whether the controller, from which nothing came for `silent`, answers: its admin queue is
+    /// asked. If it stays silent for two deadlines together, the association is lost.
+    pub(crate) fn is_alive(&self, silent: Duration) -> bool {
+        self.shared.is_alive(silent)
+    }
+
+    /// The same for a call of [`Queue::run_while`], which asks after a quarter of the deadline.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.is_alive(self.silence.deadline / 4)
     }
 
     /// Ends the calls that [`Lease::run_stoppable`] makes, now and from now on.
@@ -207,17 +237,36 @@ impl Pool {
             let what = format!("{}: all {QUEUES} queues are in use", self.name);
             return Err(NodeError::new(ErrorKind::Busy, what));
         };
-        let made = state.controller.queue(number, depth);
+        let (admin, generation) = (Arc::clone(&state.admin), state.generation);
+        drop(state);
+        let made = admin.queue(number, depth);
         let made = made.and_then(|queue| queue.stopper().map(|stopper| (queue, stopper)));
+        let mut state = self.lock();
+        let is_ours = state.generation == generation;
         match made {
-            Ok((queue, stopper)) => {
+            Ok(made) => {
+                if let Some(why) = self.lost_meanwhile(&state, generation) {
+                    return Err(why);
+                }
+                let (queue, stopper) = made;
                 state.given.push((number, stopper));
-                Ok((queue, Given { number, generation: state.generation }))
+                Ok((queue, Given { number, generation }))
             }
             Err(error) => {
-                state.numbers.push(number);
+                if is_ours {
+                    state.numbers.push(number);
+                }
                 Err(unreachable(&error))
             }
+        }
+    }
+
+    /// Why a queue that was connected for association `generation` is of no use, if it is not.
+    fn lost_meanwhile(&self, state: &State, generation: u64) -> Option<NodeError> {
+        match &state.lost {
+            Some(why) => Some(self.is_lost_error(why)),
+            None if state.generation != generation => Some(self.is_lost_error("it was made anew")),
+            None => None,
         }
     }
 
@@ -239,14 +288,8 @@ impl Pool {
         NodeError::new(ErrorKind::Unreachable, format!("{}: the connection is lost: {why}", self.name))
     }
 
-    /// A call of association `generation` failed.
     fn lose(&self, generation: u64, why: &InitiatorError) {
-        let mut state = self.lock();
-        if state.generation == generation {
-            state.lose(why.to_string());
-        }
-        drop(state);
-        self.returned.notify_all();
+        self.shared.lose(generation, why);
     }
 
     /// A queue that is idle, or a new one; waits where all are in use.
@@ -272,40 +315,37 @@ impl Pool {
             if state.numbers.len() > 1
                 && let Some(number) = state.numbers.pop()
             {
-                match state.controller.queue(number, DEPTH) {
+                let admin = Arc::clone(&state.admin);
+                drop(state);
+                let made = admin.queue(number, DEPTH);
+                state = self.lock();
+                if let Some(why) = self.lost_meanwhile(&state, generation) {
+                    return Err(why);
+                }
+                match made {
                     Ok(queue) => return Ok(leased(number, queue, Traffic::default())),
                     Err(error) => {
                         state.numbers.push(number);
-                        state.lose(error.to_string());
                         drop(state);
-                        self.returned.notify_all();
+                        self.lose(generation, &error);
                         return Err(unreachable(&error));
                     }
                 }
             }
-            state = self.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.shared.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
 
-fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Has a thread keep the association alive until what is returned is dropped.
-fn stay_alive(state: &Arc<Mutex<State>>) -> Sender<()> {
+fn stay_alive(shared: &Arc<Shared>, deadline: Duration) -> Sender<()> {
     let (alive, over) = channel();
-    let weak: Weak<Mutex<State>> = Arc::downgrade(state);
+    let weak = Arc::downgrade(shared);
     // If there is no thread to be had, a host that is silent for long is forgotten, and says so.
     let _ = std::thread::Builder::new().name("keep-alive".to_owned()).spawn(move || {
         while over.recv_timeout(KEEP_ALIVE) == Err(RecvTimeoutError::Timeout) {
-            let Some(state) = weak.upgrade() else { return };
-            let mut state = locked(&state);
-            if state.lost.is_none()
-                && let Err(error) = state.controller.keep_alive()
-            {
-                state.lose(error.to_string());
-            }
+            let Some(shared) = weak.upgrade() else { return };
+            shared.is_alive(deadline);
         }
     });
     alive
@@ -363,6 +403,6 @@ impl Drop for Lease<'_> {
             }
         }
         drop(state);
-        self.pool.returned.notify_one();
+        self.pool.shared.returned.notify_one();
     }
 }

@@ -150,6 +150,7 @@ impl Remove {
 
 impl Drop for Remove {
     fn drop(&mut self) {
+        // It may be gone already; there is nobody to tell.
         let _ = remove_file(&self.path);
     }
 }

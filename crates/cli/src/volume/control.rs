@@ -14,18 +14,22 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 /// Most bytes of a request.
 const QUESTION: u64 = 64 << 10;
 /// Most bytes of an answer.
 const ANSWER: u64 = 4 << 20;
-/// How long a request or an answer may take to arrive.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How long an answer may take: a process answers one request after another, and some wait for
-/// members.
+/// How long a request or an answer may take to arrive, as a whole.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// How long an answer may take: some wait for members, or for an order before.
 const ANSWER_TIME: Duration = Duration::from_secs(20);
+/// How long volumes have to say which devices they have, to who looks for those of another one. A
+/// silent one may have them: then they are found in use.
+const LOOK_TIME: Duration = Duration::from_secs(3);
+/// Clients that are served at a time; the next one waits.
+const CLIENTS: usize = 32;
 /// How long others may take to say that they have the same name.
 const NAMESAKES: Duration = Duration::from_secs(1);
 /// How long a stop may take.
@@ -101,12 +105,21 @@ fn sockets(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 /// All volumes that are served, and why sockets of processes that live gave no answer. Sockets left
 /// by dead processes are skipped.
 pub(super) fn all(folder: &Path) -> Result<(Vec<Shown>, Vec<Failure>), Failure> {
-    ask_all(folder, |_| false)
+    ask_all(folder, 2 * ANSWER_TIME, |_| false)
 }
 
-/// The same, but once a volume `is` the one that is sought, others have only [`NAMESAKES`] to
-/// answer.
-fn ask_all(folder: &Path, is: impl Fn(&Shown) -> bool) -> Result<(Vec<Shown>, Vec<Failure>), Failure> {
+/// The volumes that answer at once.
+pub(super) fn awake(folder: &Path) -> Result<Vec<Shown>, Failure> {
+    Ok(ask_all(folder, LOOK_TIME, |_| false)?.0)
+}
+
+/// Asks all volumes, which have `patience`. Once a volume `is` the one that is sought, others have
+/// only [`NAMESAKES`] to answer.
+fn ask_all(
+    folder: &Path,
+    patience: Duration,
+    is: impl Fn(&Shown) -> bool,
+) -> Result<(Vec<Shown>, Vec<Failure>), Failure> {
     let mut sockets: BTreeMap<PathBuf, Option<Result<Shown, Failure>>> =
         sockets(folder)?.into_iter().map(|socket| (socket, None)).collect();
     let (tell, answers) = mpsc::channel();
@@ -119,11 +132,12 @@ fn ask_all(folder: &Path, is: impl Fn(&Shown) -> bool) -> Result<(Vec<Shown>, Ve
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => None,
                 Err(error) => Some(Err(Failure::new(format!("{}: {error}", socket.display())))),
             };
+            // Nobody waits for one that comes too late.
             let _ = tell.send((socket, answer));
         })?;
     }
     drop(tell);
-    let mut until = Instant::now() + 2 * ANSWER_TIME;
+    let mut until = Instant::now() + patience;
     let mut silent = sockets.len();
     while silent > 0
         && let Ok((socket, answer)) = answers.recv_timeout(until.saturating_duration_since(Instant::now()))
@@ -159,7 +173,7 @@ pub(super) fn socket(folder: &Path, shown: &Shown) -> PathBuf {
 /// The socket of a volume.
 pub(super) fn find(folder: &Path, volume: &str) -> Result<PathBuf, Failure> {
     let is = |shown: &Shown| shown.uuid == volume || shown.name == volume;
-    let (known, mut silent) = ask_all(folder, is)?;
+    let (known, mut silent) = ask_all(folder, 2 * ANSWER_TIME, is)?;
     let named: Vec<&Shown> = known.iter().filter(|shown| is(shown)).collect();
     match named[..] {
         [one] => Ok(socket(folder, one)),
@@ -180,16 +194,14 @@ pub(super) fn ask(socket: &Path, ask: &Ask) -> Result<Shown, Failure> {
     converse(socket, stream, ask)
 }
 
-fn converse(socket: &Path, mut stream: UnixStream, ask: &Ask) -> Result<Shown, Failure> {
+fn converse(socket: &Path, stream: UnixStream, ask: &Ask) -> Result<Shown, Failure> {
     let wrong = |what: String| Failure::new(format!("{}: {what}", socket.display()));
     let patience = if *ask == Ask::Stop { STOP_TIME + PATIENCE } else { ANSWER_TIME };
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = serde_json::to_vec(ask).map_err(|error| wrong(error.to_string()))?;
     line.push(b'\n');
-    stream.write_all(&line).map_err(|error| wrong(error.to_string()))?;
+    Timed::new(&stream, PATIENCE).write_all(&line).map_err(|error| wrong(error.to_string()))?;
     let mut answer = Vec::new();
-    let mut reader = BufReader::new(stream.take(ANSWER));
+    let mut reader = BufReader::new(Timed::new(&stream, patience).take(ANSWER));
     reader.read_until(b'\n', &mut answer).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => no_answer(socket),
         _ => wrong(error.to_string()),
@@ -218,6 +230,7 @@ impl SocketPlace {
     pub(super) fn remove(&self) {
         let here = fs::symlink_metadata(&self.path);
         if here.is_ok_and(|found| (found.dev(), found.ino()) == self.device_and_inode) {
+            // One that stays is replaced by the next process that serves the volume.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -277,43 +290,114 @@ impl Socket {
         &self.place
     }
 
-    /// Answers one request after another, until `answer` returns that it was the last. It returns
-    /// `None` if it has taken the connection over.
-    pub(super) fn serve(&self, mut answer: impl FnMut(Ask, &UnixStream) -> Option<(Answer, bool)>) {
+    /// Answers the requests of clients, each on a thread of its own, [`CLIENTS`] of them at a time,
+    /// for as long as the process lives. `answer` returns `None` if it has taken the connection
+    /// over; what is beside the answer is dropped once the answer is sent.
+    pub(super) fn serve<T: 'static>(
+        &self,
+        answer: impl Fn(Ask, &UnixStream) -> Option<(Answer, T)> + Send + Sync + 'static,
+    ) {
+        let (answer, places) = (Arc::new(answer), Arc::new(Places::default()));
         for stream in self.listener.incoming() {
-            // A client that sends no request, or does not read, gets no answer; the next client is
-            // served.
-            if let Ok(stream) = stream
-                && let Ok(true) = one(&stream, &mut answer)
-            {
-                return;
-            }
+            let Ok(stream) = stream else {
+                // No descriptors are left. Those who have some give them back in a while.
+                std::thread::sleep(PAUSE);
+                continue;
+            };
+            let (place, answer) = (Places::take(&places), Arc::clone(&answer));
+            let client = std::thread::Builder::new().name("client".to_owned()).spawn(move || {
+                let _place = place;
+                // A client that sends no request, or does not read, gets no answer.
+                let _ = one(&stream, &*answer);
+            });
+            // Without a thread the client is told by the end of its connection.
+            drop(client);
         }
     }
 }
 
-fn one(
-    stream: &UnixStream,
-    answer: &mut impl FnMut(Ask, &UnixStream) -> Option<(Answer, bool)>,
-) -> io::Result<bool> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut line = Vec::new();
-    BufReader::new(stream.take(QUESTION)).read_until(b'\n', &mut line)?;
-    let said = match serde_json::from_slice(&line) {
-        Ok(ask) => answer(ask, stream),
-        Err(error) => Some((Answer::Error(format!("the request is invalid: {error}")), false)),
-    };
-    let Some((said, last)) = said else { return Ok(false) };
-    // A stop has been carried out, even if the client does not hear of it.
-    let told = write_line(stream, &said);
-    if last { Ok(true) } else { told.map(|()| false) }
+/// Pause before the next connection is taken, if one could not be.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Clients that are served.
+#[derive(Default)]
+struct Places {
+    taken: Mutex<usize>,
+    freed: Condvar,
 }
 
-fn write_line(mut stream: &UnixStream, said: &impl Serialize) -> io::Result<()> {
+/// The place of a client.
+struct PlaceOf(Arc<Places>);
+
+impl Places {
+    /// Takes one of [`CLIENTS`] places; waits if there is none: a client that sends no request
+    /// leaves its place after [`PATIENCE`].
+    fn take(places: &Arc<Self>) -> PlaceOf {
+        let taken = places.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = |taken: &mut usize| *taken >= CLIENTS;
+        let mut taken = places.freed.wait_while(taken, full).unwrap_or_else(PoisonError::into_inner);
+        *taken += 1;
+        PlaceOf(Arc::clone(places))
+    }
+}
+
+impl Drop for PlaceOf {
+    fn drop(&mut self) {
+        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.freed.notify_one();
+    }
+}
+
+/// A stream on which everything together has a deadline: a call beyond it fails with `WouldBlock`.
+struct Timed<'s> {
+    stream: &'s UnixStream,
+    until: Instant,
+}
+
+impl<'s> Timed<'s> {
+    fn new(stream: &'s UnixStream, patience: Duration) -> Self {
+        Self { stream, until: Instant::now() + patience }
+    }
+
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(left) }
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(self.left()?))?;
+        self.stream.read(into)
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(self.left()?))?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn one<T>(stream: &UnixStream, answer: &impl Fn(Ask, &UnixStream) -> Option<(Answer, T)>) -> io::Result<()> {
+    let mut line = Vec::new();
+    BufReader::new(Timed::new(stream, PATIENCE).take(QUESTION)).read_until(b'\n', &mut line)?;
+    let ask = match serde_json::from_slice(&line) {
+        Ok(ask) => ask,
+        Err(error) => return write_line(stream, &Answer::Error(format!("the request is invalid: {error}"))),
+    };
+    let Some((said, _until_sent)) = answer(ask, stream) else { return Ok(()) };
+    write_line(stream, &said)
+}
+
+fn write_line(stream: &UnixStream, said: &impl Serialize) -> io::Result<()> {
     let mut bytes = serde_json::to_vec(said)?;
     bytes.push(b'\n');
-    stream.write_all(&bytes)
+    Timed::new(stream, PATIENCE).write_all(&bytes)
 }
 
 /// A connection on which more than one line is answered.
@@ -329,5 +413,49 @@ impl Reply {
 impl Drop for Socket {
     fn drop(&mut self) {
         self.place.remove();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_sends_byte_by_byte_has_one_deadline() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let sending = std::thread::spawn(move || {
+            while theirs.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let mut reader = BufReader::new(Timed::new(&ours, Duration::from_millis(200)).take(QUESTION));
+        let ended = reader.read_until(b'\n', &mut Vec::new());
+        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(ours);
+        sending.join().unwrap();
+    }
+
+    #[test]
+    fn no_client_waits_for_those_that_send_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = Socket::make(folder.path(), "0123").unwrap();
+        let path = socket.place().path.clone();
+        std::thread::spawn(move || {
+            socket.serve(|ask, _| Some((Answer::Error(format!("asked: {ask:?}")), ())));
+        });
+        let begun = |_| {
+            let mut stream = UnixStream::connect(&path).unwrap();
+            stream.write_all(b"{").unwrap();
+            stream.set_nonblocking(true).unwrap();
+            stream
+        };
+        let silent: Vec<UnixStream> = (1..CLIENTS).map(begun).collect();
+        let said = ask(&path, &Ask::Status).unwrap_err().to_string();
+        assert_eq!(said, "asked: Status");
+        let still = |stream: &UnixStream| {
+            let mut stream = stream;
+            stream.read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        };
+        assert!(silent.iter().all(still), "they have their time");
     }
 }

@@ -30,7 +30,7 @@ pub(crate) fn serving(args: &ScrubArgs) -> Result<Option<PathBuf>, Failure> {
     let run = RunDir::at(args.run_dir.clone());
     // Nobody who may not look there serves one for us.
     let Ok(folder) = run.folder() else { return Ok(None) };
-    for shown in control::all(&folder).unwrap_or_default().0 {
+    for shown in control::awake(&folder).unwrap_or_default() {
         let devices: Vec<&str> = shown.members.iter().filter_map(|m| m.device.as_deref()).collect();
         let mut others = Vec::new();
         for path in &args.devices {

@@ -79,6 +79,7 @@ impl Scrubs {
             let mut teller = Teller { reply: Reply(stream), stop: Arc::clone(&ours), told: Instant::now() };
             let end = scrub(&control, &order, &ours, &mut teller);
             teller.tell(&end.unwrap_or_else(|failure| Told::Error(failure.to_string())));
+            // The client may have gone.
             let _ = teller.reply.0.shutdown(Shutdown::Both);
         })?;
         (running.stop, running.thread) = (Some(stop), Some(thread));

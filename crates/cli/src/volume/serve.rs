@@ -1,6 +1,6 @@
 //! `pumice volume assemble` and `serve`.
 
-use super::control::{Answer, Ask, RunDir, STOP_TIME, Socket, SocketPlace};
+use super::control::{Answer, Ask, PATIENCE, RunDir, STOP_TIME, Socket, SocketPlace};
 use super::create::ConsistencyArg;
 use super::members::{Devices, is_same};
 use super::report::{Served, Shown, show};
@@ -26,13 +26,14 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::mpsc::{self, Sender};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The exit code of a volume that could not be left clean.
 const NOT_CLEAN: u8 = 3;
+/// How long the volume has to say how it stands before it is stopped.
+const LAST_STATUS: Duration = Duration::from_secs(1);
 /// Local memory for the volume's own namespace: parity commands go to the members instead.
 const MEMORY: u64 = 1 << 20;
 
@@ -177,9 +178,27 @@ pub(super) fn assemble(args: &AssembleArgs) -> Result<ExitCode, Failure> {
 /// Why a served volume ends.
 enum Ended {
     Signal,
-    /// By a request over its socket; the answer is sent when this is dropped.
-    Asked(Sender<bool>),
+    /// By a request over its socket.
+    Asked(Asker),
     Failed(String),
+}
+
+/// Who has asked the volume to stop.
+struct Asker {
+    /// Takes whether it is clean.
+    reply: Sender<bool>,
+    /// Ends when the answer is sent.
+    told: Receiver<()>,
+}
+
+impl Asker {
+    /// Tells whether the volume is clean. The client may have gone.
+    fn tell(&self, clean: bool) {
+        if self.reply.send(clean).is_ok() {
+            // The process must not end before the answer is sent.
+            let _ = self.told.recv_timeout(PATIENCE);
+        }
+    }
 }
 
 /// Runs `pumice volume serve`.
@@ -201,11 +220,13 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     match serve(args, &volume, &folder, devices, &stop, &log) {
         Ok(serving) => {
             let ended = stopped.recv().map_err(|_| Failure::new("the signal handler is gone"))?;
-            end(volume, serving, &ended, &log)
+            end(volume, serving, &ended, &stopped, &log)
         }
         Err(failure) => {
             // It was not served, so nobody wrote to it: it is left as it was found, but clean.
-            let _ = volume.stop(STOP_TIME);
+            if !volume.stop(STOP_TIME) {
+                log.say("the volume could not be left clean");
+            }
             Err(failure)
         }
     }
@@ -214,9 +235,8 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
 /// The parts that serve a volume.
 struct Serving {
     server: Server,
-    /// The place of the socket, and the thread that answers on it.
+    /// The place of the socket.
     socket: SocketPlace,
-    answering: JoinHandle<()>,
     scrubs: Arc<Scrubs>,
 }
 
@@ -260,19 +280,20 @@ fn serve(
     }
     let scrubs = Arc::new(Scrubs::default());
     let control = volume.control();
-    let mut asked =
-        Asked { control, served, devices, scrubs: Arc::clone(&scrubs), stop: stop.clone(), stopped: false };
+    let devices = Mutex::new(devices);
+    let asked = Asked { control, served, devices, scrubs: Arc::clone(&scrubs), stop: stop.clone() };
     let place = socket.place().clone();
-    let answering = std::thread::Builder::new()
+    std::thread::Builder::new()
         .name("socket".to_owned())
-        .spawn(move || socket.serve(|ask, stream| asked.answer(ask, stream)))?;
+        .spawn(move || socket.serve(move |ask, stream| asked.answer(ask, stream)))?;
     let line = |address| format!("listening on {address} nqn {}\n", server.nqn());
     print(&server.addresses().iter().map(line).collect::<String>());
     let failed = stop.clone();
     server.on_failure(move |why| {
+        // It ends already.
         let _ = failed.send(Ended::Failed(why));
     });
-    Ok(Serving { server, socket: place, answering, scrubs })
+    Ok(Serving { server, socket: place, scrubs })
 }
 
 /// A UUID in the usual notation, which mdadm does not use.
@@ -281,8 +302,14 @@ fn dashed(uuid: &[u8; 16]) -> String {
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
-fn end(volume: ServedVolume, serving: Serving, ended: &Ended, log: &Lines) -> Result<ExitCode, Failure> {
-    let Serving { server, socket, answering, scrubs } = serving;
+fn end(
+    volume: ServedVolume,
+    serving: Serving,
+    ended: &Ended,
+    later: &Receiver<Ended>,
+    log: &Lines,
+) -> Result<ExitCode, Failure> {
+    let Serving { server, socket, scrubs } = serving;
     if !scrubs.close() {
         log.say("a scrub of the volume waits for a drive or a node, and is left behind");
     }
@@ -291,19 +318,20 @@ fn end(volume: ServedVolume, serving: Serving, ended: &Ended, log: &Lines) -> Re
     if let Err(error) = &stopped {
         log.say(&error.to_string());
     }
-    let held = volume.status().is_ok_and(|status| status.held);
+    let status = volume.control().status_within(LAST_STATUS);
     let clean = volume.stop(STOP_TIME);
     if !clean {
-        let why = match held {
-            true => "more members are missing than it survives",
-            false => "it took too long, or members have failed",
+        let why = match status {
+            Ok(status) if status.held => "more members are missing than it survives",
+            Err(ControlError::Unanswered) => "it waits for a drive or a node that does not answer",
+            _ => "it took too long, or members have failed",
         };
         log.say(&format!("the volume could not be left clean: {why}"));
     }
-    if let Ended::Asked(reply) = ended {
-        // The client may have gone. The answer is sent before the process ends.
-        let _ = reply.send(clean);
-        let _ = answering.join();
+    for ended in [ended].into_iter().chain(later.try_iter().collect::<Vec<_>>().iter()) {
+        if let Ended::Asked(asker) = ended {
+            asker.tell(clean);
+        }
     }
     // It may be gone already, and another process may have made one.
     socket.remove();
@@ -322,15 +350,17 @@ fn end(volume: ServedVolume, serving: Serving, ended: &Ended, log: &Lines) -> Re
 struct Asked {
     control: Control,
     served: Served,
-    devices: Devices,
+    /// Locked while an order is carried out: one at a time changes the members.
+    devices: Mutex<Devices>,
     scrubs: Arc<Scrubs>,
     stop: Sender<Ended>,
-    /// The process ends: it has been asked to.
-    stopped: bool,
 }
 
+/// Dropped when an answer is sent.
+type UntilSent = Option<Sender<()>>;
+
 impl Asked {
-    fn answer(&mut self, ask: Ask, stream: &UnixStream) -> Option<(Answer, bool)> {
+    fn answer(&self, ask: Ask, stream: &UnixStream) -> Option<(Answer, UntilSent)> {
         let done = match ask {
             Ask::Scrub { order } => {
                 let stream = stream.try_clone().map_err(Failure::from);
@@ -340,50 +370,70 @@ impl Asked {
                     Err(failure) => Err(failure),
                 }
             }
+            Ask::Stop => {
+                let (sent, told) = mpsc::channel();
+                let done = self.stop(told);
+                return Some((Self::said(done), Some(sent)));
+            }
             ask => self.carry_out(ask),
         };
-        Some(match done {
-            Ok(shown) => (Answer::Volume(Box::new(shown)), self.stopped),
-            Err(failure) => (Answer::Error(failure.to_string()), self.stopped),
-        })
+        Some((Self::said(done), None))
+    }
+
+    fn said(done: Result<Shown, Failure>) -> Answer {
+        match done {
+            Ok(shown) => Answer::Volume(Box::new(shown)),
+            Err(failure) => Answer::Error(failure.to_string()),
+        }
+    }
+
+    fn stop(&self, told: Receiver<()>) -> Result<Shown, Failure> {
+        // A volume that waits for a node is stopped all the same.
+        let shown = self.shown();
+        let (reply, stopped) = mpsc::channel();
+        let asked = self.stop.send(Ended::Asked(Asker { reply, told }));
+        asked.map_err(|_| Failure::new("it is already stopping"))?;
+        match stopped.recv_timeout(STOP_TIME) {
+            Ok(true) => {
+                let mut shown = shown?;
+                (shown.state, shown.served) = ("clean".to_owned(), None);
+                Ok(shown)
+            }
+            _ => Err(Failure::new("the volume has stopped, and could not be left clean")),
+        }
+    }
+
+    /// The devices, for an order: orders wait for one another.
+    fn devices(&self) -> MutexGuard<'_, Devices> {
+        self.devices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn shown(&self) -> Result<Shown, Failure> {
         Ok(Shown::of(&self.control.status()?, Some(self.served.clone())))
     }
 
-    fn carry_out(&mut self, ask: Ask) -> Result<Shown, Failure> {
+    fn carry_out(&self, ask: Ask) -> Result<Shown, Failure> {
         // A node that is opened for it could not be held by the volume when it comes back.
         if matches!(ask, Ask::Add { .. } | Ask::Replace { .. }) && self.control.status()?.held {
             return Err(ControlError::Held.into());
         }
+        let control = &self.control;
         match ask {
-            Ask::Status | Ask::Scrub { .. } => {}
+            Ask::Status | Ask::Scrub { .. } | Ask::Stop => {}
             Ask::Fail { member } => {
-                let role = self.role(&member)?;
-                self.control.fail(role)?;
+                let _alone = self.devices();
+                control.fail(self.role(&member)?)?;
             }
             Ask::Add { device, force } => {
-                let control = &self.control;
-                let role = self.devices.open_for(&device, |drive| Ok(control.add(drive, force)?))?;
+                let mut devices = self.devices();
+                let role = devices.open_for(&device, |drive| Ok(control.add(drive, force)?))?;
                 self.wait_for_join(role)?;
             }
             Ask::Replace { member, device, force } => {
+                let mut devices = self.devices();
                 let role = self.role(&member)?;
-                let control = &self.control;
-                self.devices.open_for(&device, |drive| Ok(control.replace(role, drive, force)?))?;
+                devices.open_for(&device, |drive| Ok(control.replace(role, drive, force)?))?;
                 self.wait_for_join(role)?;
-            }
-            Ask::Stop => {
-                let mut shown = self.shown()?;
-                let (reply, stopped) = mpsc::channel();
-                self.stop.send(Ended::Asked(reply)).map_err(|_| Failure::new("it is already stopping"))?;
-                self.stopped = true;
-                if !stopped.recv_timeout(STOP_TIME).unwrap_or(false) {
-                    return Err(Failure::new("the volume has stopped, and could not be left clean"));
-                }
-                (shown.state, shown.served) = ("clean".to_owned(), None);
-                return Ok(shown);
             }
         }
         self.shown()

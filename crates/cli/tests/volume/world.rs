@@ -116,6 +116,7 @@ impl Served {
             hostid: [7; 16],
             digests: DigestPolicy::Off,
             deadline: Duration::from_secs(20),
+            silent: pumice_remote::log_silence,
         };
         RemoteNode::connect(dial).unwrap()
     }

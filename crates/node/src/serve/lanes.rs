@@ -198,6 +198,7 @@ impl Drop for Lanes {
             lane.ready.notify_all();
         }
         for thread in self.threads.drain(..) {
+            // Its panic has been logged.
             let _ = thread.join();
         }
     }

@@ -155,6 +155,11 @@ impl Offload {
         self.results.forget(queue);
     }
 
+    /// Ends all connections to peers.
+    pub(super) fn cut_peers(&self) {
+        self.peers.cut();
+    }
+
     /// The pace of the drives.
     pub(super) fn pacing(&self) -> &Arc<Pacing> {
         self.node.pacing()

@@ -4,7 +4,7 @@
 use super::config::Peer;
 use crate::engine::Permit;
 use crate::memory::MemoryAccess;
-use pumice_initiator::{Command, ConnectOptions, Controller, InitiatorError, Queue, discover};
+use pumice_initiator::{Command, ConnectOptions, Controller, Cut, InitiatorError, Queue, discover_with};
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::log::DiscoveryEntry;
 use pumice_nvme::spec::{Nqn, Sqe, Status};
@@ -12,7 +12,7 @@ use pumice_offload::wire::{self, opcode};
 use pumice_offload::{ErrorKind, Grant, MemoryAddress, NodeError, PeerRange, Transfer};
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tracing::warn;
 
@@ -44,13 +44,20 @@ pub(super) struct PeerLinks {
     peers: Vec<Peer>,
     /// Connections that are not in use.
     idle: Mutex<HashMap<SocketAddr, Vec<Link>>>,
+    /// Ends every connection, also those that are being made.
+    cut: Arc<Cut>,
 }
 
 impl PeerLinks {
     /// Peers of the node with this name.
     pub(super) fn new(nqn: &str, peers: Vec<Peer>) -> Self {
         let host = nqn.parse().expect("a subsystem's name is a host's name too");
-        Self { host, peers, idle: Mutex::default() }
+        Self { host, peers, idle: Mutex::default(), cut: Arc::default() }
+    }
+
+    /// Ends all connections to peers, for good: who waits for one of them waits no longer.
+    pub(super) fn cut(&self) {
+        self.cut.cut();
     }
 
     /// Sends local memory to a peer: to nobody who is not on the list.
@@ -175,13 +182,13 @@ impl PeerLinks {
         };
         options.subsystem = match &peer.nqn {
             Some(nqn) => nqn.clone(),
-            None => discover(peer.address, &options)?
+            None => discover_with(peer.address, &options, Some(Arc::clone(&self.cut)))?
                 .iter()
                 .filter(|entry| entry.subtype == DiscoveryEntry::NVM)
                 .find_map(|entry| entry.subnqn.parse().ok())
                 .unwrap_or_else(Nqn::discovery),
         };
-        let controller = Controller::connect(peer.address, options)?;
+        let controller = Controller::connect_with(peer.address, options, Some(Arc::clone(&self.cut)))?;
         Ok(Link { queue: controller.queue(1, 16)?, _controller: controller })
     }
 }
@@ -266,5 +273,13 @@ mod tests {
         let given_up = links.transfer(&memory, &descriptor, &|| false).unwrap_err();
         assert!(given_up.to_string().contains("given up"), "{given_up}");
         assert_eq!(listener.accept().unwrap_err().kind(), IoErrorKind::WouldBlock);
+        listener.set_nonblocking(false).unwrap();
+        let wanted = std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| links.transfer(&memory, &descriptor, &|| true).unwrap_err());
+            let _silent = listener.accept().unwrap();
+            links.cut();
+            waiting.join().unwrap()
+        });
+        assert!(!wanted.to_string().contains("no answer"), "it was cut, not waited for: {wanted}");
     }
 }

@@ -158,6 +158,7 @@ impl Pool {
         self.shared.lock().stopping = true;
         self.shared.ready.notify_all();
         for thread in self.threads.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // Its panic has been logged.
             let _ = thread.join();
         }
     }

@@ -9,7 +9,7 @@ use super::association::Life;
 use super::attached::Attached;
 use super::media::{Lent, Media, Request, Submitted, Windows};
 use super::notice::{Done, EndReason, Ended, Notice, Totals};
-use super::slots::{Phase, Slots};
+use super::slots::{Counts, Phase, Slots};
 use super::subsystem::{Access, Counters, Limits};
 use super::upcoming::upcoming;
 use crate::pdu::{

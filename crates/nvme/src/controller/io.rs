@@ -3,7 +3,7 @@
 use super::attached::Nsid;
 use super::connection::Connection;
 use super::media::{Lent, Media, Op, Request, Submitted};
-use super::slots::Phase;
+use super::slots::{Counts, Phase};
 use super::subsystem::Access;
 use crate::pdu::{Fatal, Frame, Violation};
 use crate::spec::command::{Check, Command, Direction, Effect, RANGE_BYTES, VENDOR, io_command};
@@ -49,16 +49,11 @@ impl Connection {
                 return Ok(());
             }
         };
-        if request.op == Op::Read {
-            if let Some(queue) = &mut self.queue {
-                queue.done.bytes_read += request.len;
-                queue.counters.bytes_read.fetch_add(request.len, Ordering::Relaxed);
-            }
-            if request.face.is_none() && media.is_immediate(request.nsid) {
-                let status = self.read_at_once(sqe, &request, media, out);
-                self.note(sqe, status, access);
-                return Ok(());
-            }
+        if request.op == Op::Read && request.face.is_none() && media.is_immediate(request.nsid) {
+            let status = self.read_at_once(sqe, &request, media, out);
+            self.count(Some(Counts::Read(request.len)), status);
+            self.note(sqe, status, access);
+            return Ok(());
         }
         // A command of the vendor's may have none: an R2T for nothing would be a violation.
         let takes = takes_data(&request) && sqe.sgl().len != 0;
@@ -74,7 +69,7 @@ impl Connection {
         }
         let slot = self.slot(*sqe, Phase::Submitted, frame)?;
         let request = Request { slot, ..request };
-        self.count(&request);
+        self.submitted(&request);
         if let Submitted::Done(status) = media.submit(&request) {
             self.complete(slot, status, 0, access, out);
         }

@@ -36,6 +36,15 @@ pub(super) struct Slot {
     pub(super) asked_at: u64,
     /// What is already wrong with it, whatever the medium says.
     pub(super) fault: Option<Status>,
+    /// Bytes of blocks that count as read or written if it succeeds.
+    pub(super) counts: Option<Counts>,
+}
+
+/// Bytes of blocks that a command moves.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Counts {
+    Read(u64),
+    Written(u64),
 }
 
 /// The slots of a connection: as many as its queue has entries, made when first needed.
@@ -68,7 +77,17 @@ impl Slots {
             Some(index) => index,
             None if self.slots.len() < usize::from(self.depth) => {
                 let data = Vec::new();
-                self.slots.push(Slot { sqe, phase, data, expected: 0, window: 0, asked_at: 0, fault: None });
+                let (expected, window, asked_at) = (0, 0, 0);
+                self.slots.push(Slot {
+                    sqe,
+                    phase,
+                    data,
+                    expected,
+                    window,
+                    asked_at,
+                    fault: None,
+                    counts: None,
+                });
                 self.used.push(false);
                 (self.slots.len() - 1) as u16
             }
@@ -81,6 +100,7 @@ impl Slots {
         slot.expected = 0;
         slot.window = 0;
         slot.fault = None;
+        slot.counts = None;
         self.used[usize::from(index)] = true;
         Some(index)
     }

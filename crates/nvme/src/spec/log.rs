@@ -66,9 +66,9 @@ pub struct Health {
     pub warnings: u8,
     /// The temperature in kelvin.
     pub temperature: u16,
-    /// Bytes read by hosts.
+    /// Bytes of blocks read by hosts, of commands that succeeded.
     pub bytes_read: u64,
-    /// Bytes written by hosts.
+    /// Bytes of blocks written by hosts, of commands that succeeded.
     pub bytes_written: u64,
     /// Read commands.
     pub reads: u64,

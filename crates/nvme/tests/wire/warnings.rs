@@ -89,3 +89,29 @@ fn what_happens_is_told_once() {
     assert_eq!((ended.bytes_read, ended.bytes_written), (512, 1024));
     assert!(ended.commands >= 5, "{}", ended.commands);
 }
+
+/// Bytes count if they were moved, commands when they have ended.
+#[test]
+fn bytes_of_commands_that_fail_do_not_count() {
+    let mut world = World::new(Limits::default());
+    let (mut admin, cntlid) = admin(&mut world, PLAIN, true, &[1 << 20]);
+    let mut io = HostQueue::connect(&mut world, options(1, cntlid, PLAIN, true), &[1 << 20]);
+    let blocks = |code, nsid, slba, count| {
+        let mut sqe = Sqe::new(code, nsid);
+        sqe.set_blocks(slba, count);
+        sqe
+    };
+    world.drives.bad_block = Some((2, Status::WRITE_FAULT, 0));
+    let failed = io.write(&mut world, blocks(opcode::io::WRITE, 2, 0, 4), &[1; 2048]).status;
+    assert_eq!(Status(failed.code()), Status::WRITE_FAULT);
+    assert!(io.write(&mut world, blocks(opcode::io::WRITE, 1, 0, 2), &[1; 1024]).status.is_success());
+    world.drives.unreadable[0].insert(9);
+    assert_eq!(io.read(&mut world, blocks(opcode::io::READ, 1, 9, 1), 512), Err(Status::READ_ERROR));
+    assert_eq!(io.read(&mut world, blocks(opcode::io::READ, 1, 0, 1), 512).unwrap(), [1; 512]);
+    let health = admin.read(&mut world, log(2, 512, 0), 512).unwrap();
+    assert_eq!((health[64], health[80]), (2, 2), "reads and writes");
+    admin.socket.connection.end(EndReason::Lost);
+    assert_eq!(admin.socket.connection.closed(&world.shared), None);
+    let ended = io.socket.connection.closed(&world.shared).unwrap();
+    assert_eq!((ended.bytes_read, ended.bytes_written), (512, 1024));
+}

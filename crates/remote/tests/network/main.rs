@@ -3,6 +3,7 @@
 mod operations;
 mod proxy;
 mod updates;
+mod waiting;
 
 use proxy::{Proxy, Then, data_len};
 use pumice_buffer::AlignedBuffer;
@@ -11,7 +12,7 @@ use pumice_node::NodeOptions;
 use pumice_node::serve::{Backend, Drive, HostFaces, Peer, Server, Service};
 use pumice_nvme::controller::Limits;
 use pumice_offload::{DataNode, DriveId, ErrorKind, MemoryAddress, NodeError, PaceRequest, Piece};
-use pumice_remote::{Dial, RemoteNode};
+use pumice_remote::{Dial, RemoteNode, log_silence};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -54,7 +55,7 @@ fn dial(address: SocketAddr, digests: DigestPolicy) -> Dial {
     static HOST: AtomicU32 = AtomicU32::new(1);
     let mut hostid = [9; 16];
     hostid[..4].copy_from_slice(&HOST.fetch_add(1, Ordering::Relaxed).to_le_bytes());
-    Dial { address, nqn: None, host, hostid, digests, deadline: Duration::from_secs(20) }
+    Dial { address, nqn: None, host, hostid, digests, deadline: Duration::from_secs(20), silent: log_silence }
 }
 
 fn connect(address: SocketAddr, digests: DigestPolicy) -> RemoteNode {

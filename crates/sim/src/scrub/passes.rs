@@ -60,6 +60,7 @@ impl Setting<'_> {
                         let _ = sender.send(std::mem::replace(&mut batch, Vec::with_capacity(BATCH)));
                     }
                 })?;
+                // As above.
                 let _ = sender.send(batch);
                 Ok(())
             });

@@ -83,7 +83,8 @@ impl Connection {
         out: &mut Vec<u8>,
     ) {
         let Some(entry) = self.slots.get(slot) else { return };
-        let (sqe, status) = (entry.sqe, entry.fault.unwrap_or(status));
+        let (sqe, status, counts) = (entry.sqe, entry.fault.unwrap_or(status), entry.counts);
+        self.count(counts, status);
         self.note_block(&sqe, status, lba, access);
         if self.may_answer() {
             self.respond(&sqe, status, 0, out);
@@ -105,7 +106,8 @@ impl Connection {
             return;
         }
         let Some(entry) = self.slots.get(slot) else { return };
-        let (sqe, status) = (entry.sqe, entry.fault.unwrap_or(status));
+        let (sqe, status, counts) = (entry.sqe, entry.fault.unwrap_or(status), entry.counts);
+        self.count(counts, status);
         self.note(&sqe, status, access);
         if self.may_answer() {
             self.respond(&sqe, status, result, out);
@@ -143,7 +145,7 @@ impl Connection {
             Err(status) => self.complete(slot, status, 0, access, out),
             Ok(data) => {
                 let Some(entry) = self.slots.get(slot) else { return };
-                let sqe = entry.sqe;
+                let (sqe, counts) = (entry.sqe, entry.counts);
                 if !self.may_answer() {
                     self.release(slot, out);
                     return;
@@ -153,6 +155,7 @@ impl Connection {
                     self.complete(slot, status, 0, access, out);
                     return;
                 }
+                self.count(counts, Status::SUCCESS);
                 self.respond_with(&sqe, data.len() as u32, out, |to| {
                     to.copy_from_slice(data);
                     Ok(())
@@ -167,10 +170,12 @@ impl Connection {
     /// belong. `None`, with nothing done, if the answer cannot be made that way:
     /// [`complete_with`](Self::complete_with) makes it then.
     pub fn complete_around(&mut self, slot: u16, len: u32, out: &mut Vec<u8>) -> Option<usize> {
-        let sqe = self.slots.get(slot)?.sqe;
+        let entry = self.slots.get(slot)?;
+        let (sqe, counts) = (entry.sqe, entry.counts);
         if !self.may_answer() || self.framing.digests.data || len == 0 || len > sqe.sgl().len {
             return None;
         }
+        self.count(counts, Status::SUCCESS);
         C2hData::push_header(out, sqe.cid(), len, self.data_alone(), self.framing.digests);
         let at = out.len();
         if !self.data_alone() {

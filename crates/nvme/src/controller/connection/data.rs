@@ -134,9 +134,8 @@ impl Connection {
         }
         let submitted = match self.request(slot, &sqe, &data) {
             Ok(request) => {
-                let submitted = media.submit(&request);
-                self.count(&request);
-                submitted
+                self.submitted(&request);
+                media.submit(&request)
             }
             Err(status) => {
                 media.abandon(slot);
@@ -153,16 +152,38 @@ impl Connection {
         }
     }
 
-    /// Counts a request that was submitted.
-    pub(in crate::controller) fn count(&mut self, request: &Request<'_>) {
+    /// A request goes to the medium: what counts when it has ended.
+    pub(in crate::controller) fn submitted(&mut self, request: &Request<'_>) {
         if request.op == Op::Deallocate {
             // At most 256.
             self.work += (request.len / RANGE_BYTES) as u32;
         }
-        if let Some(queue) = self.queue.as_mut().filter(|_| request.op == Op::Write) {
-            queue.done.bytes_written += request.len;
-            queue.counters.writes.fetch_add(1, Ordering::Relaxed);
-            queue.counters.bytes_written.fetch_add(request.len, Ordering::Relaxed);
+        if let Some(entry) = self.slots.get(request.slot) {
+            entry.counts = match request.op {
+                Op::Read => Some(Counts::Read(request.len)),
+                Op::Write => Some(Counts::Written(request.len)),
+                _ => None,
+            };
+        }
+    }
+
+    /// A read or a write has ended: bytes count if they were moved.
+    pub(in crate::controller) fn count(&mut self, counts: Option<Counts>, status: Status) {
+        let (Some(queue), Some(counts)) = (self.queue.as_mut(), counts) else { return };
+        let moved = status.is_success();
+        match counts {
+            Counts::Read(bytes) if moved => {
+                queue.done.bytes_read += bytes;
+                queue.counters.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+            }
+            Counts::Read(_) => {}
+            Counts::Written(bytes) => {
+                queue.counters.writes.fetch_add(1, Ordering::Relaxed);
+                if moved {
+                    queue.done.bytes_written += bytes;
+                    queue.counters.bytes_written.fetch_add(bytes, Ordering::Relaxed);
+                }
+            }
         }
     }
 
