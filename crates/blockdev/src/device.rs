@@ -3,6 +3,7 @@
 use crate::IoError;
 use crate::error::Operation;
 use crate::flash_counts::FlashCounts;
+use crate::lossy::Lossy;
 use crate::tags::Tagged;
 use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use std::collections::BTreeSet;
@@ -312,6 +313,11 @@ pub trait BlockDevice: Send + Sync {
 
     /// Tags beside its blocks, if the device has them.
     fn tagged(&self) -> Option<&dyn Tagged> {
+        None
+    }
+
+    /// That it may lose what it has answered, if it may and goes on.
+    fn lossy(&self) -> Option<&dyn Lossy> {
         None
     }
 

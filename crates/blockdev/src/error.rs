@@ -36,6 +36,11 @@ impl fmt::Display for Operation {
     }
 }
 
+/// Writes that were answered, and that no flush covered, may be lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a node was started again before its drives had flushed writes that were answered")]
+pub struct LostWrites;
+
 /// A failed operation: the device, the place and the cause.
 #[derive(Debug, thiserror::Error)]
 pub struct IoError {
@@ -73,6 +78,12 @@ impl IoError {
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.source.kind() == io::ErrorKind::StorageFull
+    }
+
+    /// Whether it tells of writes that were answered and may be lost.
+    #[must_use]
+    pub fn is_lost_writes(&self) -> bool {
+        self.source.get_ref().is_some_and(|source| source.is::<LostWrites>())
     }
 
     /// An integrity check of these bytes failed (EILSEQ in Linux). A repeated read fails in the

@@ -20,6 +20,7 @@ mod holders;
 mod hooked;
 mod judgement;
 mod limited;
+mod lossy;
 mod marked;
 mod medium;
 mod memory;
@@ -34,7 +35,7 @@ pub use device::{
     Step, Stepped, SteppedCommand,
 };
 pub use direct::{DirectEnd, DirectQueue};
-pub use error::{IoError, Operation};
+pub use error::{IoError, LostWrites, Operation};
 pub use faulty::{Counts, FaultyDevice};
 pub use file::{Direct, FileDevice, OpenMode, Options};
 pub use flash_counts::FlashCounts;
@@ -42,6 +43,7 @@ pub use gather::{Engine, Gather, Gathered, Gatherer, Part, Sum};
 pub use hooked::HookedDevice;
 pub use judgement::{Faulty, Judgement, TagFault};
 pub use limited::LimitedDevice;
+pub use lossy::{Asker, Lossy};
 pub use marked::{MAX_MARKS, MarkedDevice, MarksError};
 pub use medium::DeviceMedium;
 pub use memory::{MemoryDevice, NoMemory, check_memory, memory_available, try_zeroed_memory, zeroed_memory};

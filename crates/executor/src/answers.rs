@@ -2,7 +2,7 @@
 
 use crate::buffers::Piece;
 use crate::reply::{Failed, Wake};
-use pumice_blockdev::{IoError, Operation};
+use pumice_blockdev::{IoError, LostWrites, Operation};
 use pumice_buffer::{ALIGNMENT, AlignedBuffer, SharedBuffer};
 use pumice_volume::Request;
 use std::io;
@@ -114,6 +114,7 @@ pub(crate) fn error_of(name: &str, operation: Operation, request: Request, faile
     };
     let source = match failed {
         Failed::Gone => io::Error::new(io::ErrorKind::NotConnected, failed),
+        Failed::Unsure => io::Error::other(LostWrites),
         // What a drive says of a block that it cannot read.
         Failed::Request(pumice_volume::RequestError::Lost) => io::Error::from_raw_os_error(LOST),
         other => io::Error::other(other),

@@ -2,12 +2,14 @@
 
 use crate::answers::{Answers, Ended, ReadBytes, alone, assemble, error_of};
 use crate::buffers::Piece;
+use crate::losses::SharedLosses;
 use crate::message::Message;
-use crate::reply::{Answer, Reply};
-use pumice_blockdev::{BlockDevice, Grains, IoError, Operation};
+use crate::reply::{Answer, Failed, Reply};
+use pumice_blockdev::{Asker, BlockDevice, Grains, IoError, Lossy, LostWrites, Operation};
 use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_units::SECTOR;
 use pumice_volume::Request;
+use pumice_volume::losses::Untold;
 use pumice_volume::rows::BLOCK;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +29,7 @@ pub struct VolumeDevice {
     messages: Sender<Message>,
     /// Bytes that were copied between users' memory and the volume's.
     copied: Arc<AtomicU64>,
+    losses: Arc<SharedLosses>,
     /// Held alone while part of a sector is read, changed and written back, and shared by writes of
     /// whole sectors.
     part: RwLock<()>,
@@ -68,10 +71,10 @@ impl VolumeDevice {
         name: String,
         (bytes, block, stripe): (u64, u32, u64),
         messages: Sender<Message>,
-        copied: Arc<AtomicU64>,
+        (copied, losses): (Arc<AtomicU64>, Arc<SharedLosses>),
     ) -> Self {
         let (part, submitted) = (RwLock::default(), Arc::default());
-        Self { name: name.into(), bytes, block, stripe, messages, copied, part, submitted }
+        Self { name: name.into(), bytes, block, stripe, messages, copied, losses, part, submitted }
     }
 
     /// So many bytes are copied from a user, or to one.
@@ -196,7 +199,18 @@ impl VolumeDevice {
     /// answered before.
     pub fn submit_flush(&self, answers: &Answers, number: u64) {
         let reply = self.queued(Operation::Flush, Request::Flush, answers, number, None);
-        self.send(Request::Flush, None, reply);
+        let (own, losses) = (Asker::own(), Arc::clone(&self.losses));
+        let began = losses.flush_begins(&own);
+        let Ok(began) = began else { return reply.send(Err(Failed::Unsure)) };
+        let told = Reply::queued(move |answer: Answer| {
+            let ended = losses.flush_ends(&own, began);
+            reply.give(if ended.is_ok() { answer } else { Err(Failed::Unsure) })
+        });
+        self.send(Request::Flush, None, told);
+    }
+
+    fn unsure(&self, operation: Operation, offset: u64, len: usize) -> IoError {
+        self.error(operation, offset, len, io::Error::other(LostWrites))
     }
 
     /// Reads whole sectors.
@@ -210,13 +224,43 @@ impl VolumeDevice {
 
     /// Writes whole sectors.
     fn write_sectors(&self, offset: u64, data: &SharedBuffer) -> Result<(), IoError> {
+        let before = self.losses();
         for from in (0..data.len()).step_by(PIECE as usize) {
             let piece = data.part(from..data.len().min(from + PIECE as usize));
             let (offset, len) = (offset + from as u64, piece.len() as u64);
             let request = Request::Write { offset, len, fua: false };
             self.ask(Operation::Write, request, Some(piece))?;
         }
+        if data.len() as u64 > PIECE && self.losses() != before {
+            // The first pieces were answered, and nobody does them again.
+            return Err(self.unsure(Operation::Write, offset, data.len()));
+        }
         Ok(())
+    }
+}
+
+impl Lossy for VolumeDevice {
+    fn losses(&self) -> u64 {
+        self.losses.count()
+    }
+
+    fn writes(&self, asker: &Asker) {
+        self.losses.writes(asker);
+    }
+
+    fn flush_of(&self, asker: &Asker) -> Result<(), IoError> {
+        let untold = |_: Untold| self.unsure(Operation::Flush, 0, 0);
+        let began = self.losses.flush_begins(asker).map_err(untold)?;
+        let flushed = self.ask(Operation::Flush, Request::Flush, None);
+        self.losses.flush_ends(asker, began).map_err(untold)?;
+        flushed.map(drop)
+    }
+
+    fn settle(&self) -> Result<(), IoError> {
+        let (reply, answer) = Reply::waited_for();
+        drop(self.messages.send(Message::Settle(reply)));
+        let failed = |failed| error_of(&self.name, Operation::Flush, Request::Flush, failed);
+        answer.wait().map(drop).map_err(failed)
     }
 }
 
@@ -318,7 +362,11 @@ impl BlockDevice for VolumeDevice {
         self.write_sectors(offset, data)
     }
 
+    fn lossy(&self) -> Option<&dyn Lossy> {
+        Some(self)
+    }
+
     fn flush(&self) -> Result<(), IoError> {
-        self.ask(Operation::Flush, Request::Flush, None).map(drop)
+        self.flush_of(&Asker::own())
     }
 }

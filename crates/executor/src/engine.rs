@@ -280,7 +280,12 @@ impl<'m> Engine<'m> {
         self.tell();
         match message {
             Message::Ended | Message::Request { .. } => {}
-            Message::Settle(reply) => self.ask(Asked::new(Request::Flush, None, Some(reply))),
+            Message::Settle(reply) if self.kept.is_held_for_long(self.timing.hold_timeout) => {
+                reply.send(Err(Failed::Held));
+            }
+            Message::Settle(reply) => {
+                self.ask(Asked { tells: false, ..Asked::new(Request::Flush, None, Some(reply)) });
+            }
             Message::Back(attempt) => {
                 let back = self.kept.watch.as_mut().and_then(|watch| watch.ended(attempt));
                 if let (Some(back), true) = (back, self.granted.is_empty()) {
@@ -333,9 +338,6 @@ impl<'m> Engine<'m> {
         match request {
             Request::Read { len, .. } => self.kept.user_read += len,
             Request::Write { len, .. } => self.kept.user_written += len,
-            Request::Flush if std::mem::take(&mut self.kept.unsure) => {
-                return reply.send(Err(Failed::Unsure));
-            }
             Request::Flush => {}
         }
         self.ask(Asked::new(request, data, Some(reply)));

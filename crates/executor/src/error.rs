@@ -6,6 +6,23 @@ use pumice_raid::geometry::GeometryError;
 use pumice_units::Role;
 use pumice_volume::Refusal;
 use pumice_volume::log::NoRoom;
+use std::collections::BTreeSet;
+
+/// Roles as an option names them.
+fn roles(of: &BTreeSet<Role>) -> String {
+    of.iter().map(|role| role.get().to_string()).collect::<Vec<_>>().join(",")
+}
+
+/// What of the members that are named as missing is not so.
+fn not_missing(named: &BTreeSet<Role>, missing: &BTreeSet<Role>) -> String {
+    let here: BTreeSet<Role> = named.difference(missing).copied().collect();
+    let others: BTreeSet<Role> = missing.difference(named).copied().collect();
+    match (here.is_empty(), others.is_empty()) {
+        (false, true) => format!("not missing: {}", roles(&here)),
+        (true, false) => format!("also missing: {}", roles(&others)),
+        _ => format!("not missing: {}; also missing: {}", roles(&here), roles(&others)),
+    }
+}
 
 /// Why a volume cannot be opened. Nothing was written, unless a device failed during recovery.
 #[derive(Debug, thiserror::Error)]
@@ -89,15 +106,32 @@ pub enum OpenError {
         roles_of(.0)
     )]
     Missing(Vec<Role>),
+    /// Members are older than the others: copies that were taken while the array was in service.
+    #[error(
+        "{}: older than the other members, whose superblocks or stripe logs say what it lacks; to go on without, say --degraded, and restore it with `pumice volume add`",
+        roles_of(.0)
+    )]
+    Older(Vec<Role>),
     /// Another host may have the other members.
     #[error(
-        "{here} of {members} members are here: over nodes more than half are needed, or another host could have the others"
+        "{here} of {members} members are here: over nodes more than half are needed, or another host could have the others; if no other host has run the others since, say so: --without {}",
+        roles(missing)
     )]
     Minority {
         /// Members that were named.
         here: u16,
         /// Members of the array.
         members: u16,
+        /// Those that are not here.
+        missing: BTreeSet<Role>,
+    },
+    /// The members that are missing are not those that the operator knows of.
+    #[error("--without {}: {}", roles(named), not_missing(named, missing))]
+    NotWithout {
+        /// What the operator says.
+        named: BTreeSet<Role>,
+        /// What is so.
+        missing: BTreeSet<Role>,
     },
     /// There is no room for the stripe log.
     #[error("{device}: {source}; --consistency bitmap does without it")]

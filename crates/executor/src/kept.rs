@@ -5,6 +5,7 @@ use crate::buffers::Piece;
 use crate::carry::{ERRORS, Moved};
 use crate::error::OpenError;
 use crate::look::Back;
+use crate::losses::SharedLosses;
 use crate::message::Message;
 use crate::reply::{Failed, Reply};
 use crate::state::{ControlError, Status};
@@ -12,6 +13,7 @@ use pumice_buffer::SharedBuffer;
 use pumice_units::Role;
 use pumice_volume::{Request, RequestError, RequestId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
@@ -22,13 +24,15 @@ pub(crate) struct Asked {
     pub(crate) data: Option<SharedBuffer>,
     /// Of a read, as far as they came.
     pub(crate) pieces: Vec<Piece>,
+    /// A flush of a host, which tells it of losses.
+    pub(crate) tells: bool,
     /// `None` once it has its answer.
     pub(crate) reply: Option<Reply>,
 }
 
 impl Asked {
     pub(crate) const fn new(request: Request, data: Option<SharedBuffer>, reply: Option<Reply>) -> Self {
-        Self { request, data, pieces: Vec::new(), reply }
+        Self { request, data, pieces: Vec::new(), tells: matches!(request, Request::Flush), reply }
     }
 }
 
@@ -50,8 +54,8 @@ pub(crate) struct Kept {
     pub(crate) rests: bool,
     /// A node was started again since.
     pub(crate) restarted: bool,
-    /// Writes that were answered may be lost: the next flush says so.
-    pub(crate) unsure: bool,
+    /// Writes that were answered and are lost, and who was told.
+    pub(crate) losses: Arc<SharedLosses>,
     /// The event count of the superblocks, once the volume was ready.
     pub(crate) events: Option<u64>,
     pub(crate) stopping: Vec<SyncSender<()>>,
@@ -88,7 +92,7 @@ impl Kept {
         }
         for message in std::mem::take(&mut self.late) {
             match message {
-                Message::Request { reply, .. } => reply.send(Err(Failed::Held)),
+                Message::Request { reply, .. } | Message::Settle(reply) => reply.send(Err(Failed::Held)),
                 message => self.late.push_back(message),
             }
         }
@@ -106,19 +110,16 @@ impl Kept {
             tracing::info!(unsure, "the members are back, and the volume goes on");
         }
         (self.watch, self.restarted) = (None, false);
-        self.unsure |= unsure;
         self.forget_answered();
-        if self.unsure {
-            let asked = std::mem::take(&mut self.asked);
-            for (id, asked) in asked {
-                match asked {
-                    Asked { request: Request::Flush, reply: Some(reply), .. } => {
-                        self.unsure = false;
-                        reply.send(Err(Failed::Unsure));
-                    }
-                    asked => drop(self.asked.insert(id, asked)),
+        if unsure {
+            // Before anybody hears of it: what is answered from now on is there.
+            self.losses.lose();
+            for asked in self.asked.values_mut().filter(|asked| asked.tells) {
+                if let Some(reply) = asked.reply.take() {
+                    reply.send(Err(Failed::Unsure));
                 }
             }
+            self.asked.retain(|_, asked| asked.reply.is_some());
         }
     }
 
@@ -157,10 +158,12 @@ impl Kept {
                         return Some(back);
                     }
                 }
-                Ok(Message::Request { reply, .. }) if self.is_held_for_long(hold_timeout) => {
+                Ok(Message::Request { reply, .. } | Message::Settle(reply))
+                    if self.is_held_for_long(hold_timeout) =>
+                {
                     reply.send(Err(Failed::Held));
                 }
-                Ok(message @ Message::Request { .. }) => self.late.push_back(message),
+                Ok(message @ (Message::Request { .. } | Message::Settle(_))) => self.late.push_back(message),
                 Ok(Message::Status(reply)) => {
                     if let Some(status) = self.status.clone() {
                         let errors = self.errors.iter().chain(self.why_held()).cloned().collect();

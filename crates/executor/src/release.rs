@@ -4,25 +4,41 @@ use crate::drive::MemberDrive;
 use crate::error::OpenError;
 use crate::look::{all_of, look, survey};
 use pumice_raid::{Metadata, Uuid};
+use pumice_units::Role;
+use pumice_volume::MemberPlace;
 
-/// Takes the mark of a writer off all devices of `array`. Returns the writers that were named. What
-/// the log holds stays: it is replayed when the volume is opened. `metadata` is the format of the
-/// superblocks that count, if the operator names it.
+/// What became of an array that was released.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Released {
+    /// The writers that were named.
+    pub writers: Vec<u128>,
+    /// Members by the superblocks whose devices were not named: a mark on them is left.
+    pub left: Vec<Role>,
+    /// No device has room for a stripe log, whose heads hold the mark.
+    pub without_log: bool,
+}
+
+/// Takes the mark of a writer off devices of `array`. What the log holds stays: it is replayed when
+/// the volume is opened. `metadata` is the format of the superblocks that count, if the operator
+/// names it.
 ///
 /// # Errors
-/// If the devices are not those of an array with a stripe log, or a device fails. Those before it
-/// name nobody any more.
+/// If the devices are not those of the array, or a device fails. Those before it name nobody any
+/// more.
 pub fn release(
     drives: &[MemberDrive],
     array: Uuid,
     metadata: Option<Metadata>,
-) -> Result<Vec<u128>, OpenError> {
+) -> Result<Released, OpenError> {
     let found = all_of(drives, array, metadata)?;
     let survey = survey(found)?;
-    let mut writers = Vec::new();
+    let (mut writers, mut without_log) = (Vec::new(), true);
     for (role, found) in &survey.members {
-        let looked = look(found, *role, true)?;
-        let (Some(head), Some(region)) = (looked.head, looked.place.log) else { continue };
+        let Some(region) = MemberPlace::of(found.superblock(), true).ok().and_then(|place| place.log) else {
+            continue;
+        };
+        without_log = false;
+        let Some(head) = look(found, *role, true)?.head else { continue };
         if head.writer == 0 {
             continue;
         }
@@ -35,5 +51,9 @@ pub fn release(
         let durable = written.and_then(|()| found.drive.flush());
         durable.map_err(|source| OpenError::Device { device: device(), source })?;
     }
-    Ok(writers)
+    let newest = survey.members.values().max_by_key(|found| found.events());
+    let is_active = |role: &Role| newest.is_some_and(|found| found.table().contains(&role.get()));
+    let all = (0..survey.geometry.raid_disks()).map(Role);
+    let left = all.filter(|role| is_active(role) && !survey.members.contains_key(role)).collect();
+    Ok(Released { writers, left, without_log })
 }

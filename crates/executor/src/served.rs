@@ -2,38 +2,32 @@
 
 use crate::back::Epochs;
 use crate::carry::Carrier;
-use crate::claim::ClaimAsked;
+use crate::control::Control;
 use crate::device::VolumeDevice;
 use crate::drive::MemberDrive;
 use crate::engine::{End, Engine, Timing, now};
 use crate::error::OpenError;
-use crate::joining::{Joining, prepare, random};
+use crate::joining::random;
 use crate::kept::Kept;
 use crate::look::{Found, Survey, find_all, find_known, look, survey};
-use crate::message::{Message, Order, order, unanswered};
+use crate::losses::SharedLosses;
+use crate::message::Message;
 use crate::near::Nodes;
 use crate::pace::Pace;
-use crate::reply::Reply;
 use crate::state::{Consistency, ControlError, Facts, Offload, Status};
 use pumice_raid::{Known, Metadata};
 use pumice_units::Role;
 use pumice_volume::rows::Windows;
 use pumice_volume::{Refusal, Volume, assemble, token};
-use std::ops::Range;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How often recovery is begun again because members fail.
 const AGAIN: usize = 5;
-/// How often it is looked whether a failure is recorded.
-const RECORDED: Duration = Duration::from_millis(5);
-/// How long an order waits until it is.
-const RECORD_TIME: Duration = Duration::from_secs(8);
-/// How long the volume's thread has to answer: it may look at nodes that are silent.
-const ANSWER_TIME: Duration = Duration::from_secs(5);
 /// Operations in flight on a node's queue.
 const DEPTH: usize = 256;
 
@@ -49,8 +43,11 @@ pub struct OpenOptions {
     pub degraded: bool,
     /// Where parity is made.
     pub offload: Offload,
-    /// Fewer than half of the members are not enough: another host may have the others.
+    /// Half of the members, or fewer, are not enough: another host may have the others.
     pub majority: bool,
+    /// The members that are not here, as the operator names them, who knows that no other host
+    /// runs them: then less than a majority is enough.
+    pub without: BTreeSet<Role>,
     /// md's period of clearing bits, after two of which an idle volume is made clean.
     pub tick: Duration,
     /// Which machine this is, for those that find the array open; 0 leaves no mark.
@@ -69,6 +66,7 @@ impl Default for OpenOptions {
             degraded: false,
             offload: Offload::On,
             majority: false,
+            without: BTreeSet::new(),
             tick: Duration::from_secs(5),
             writer: 0,
             hold_timeout: Duration::from_secs(120),
@@ -84,6 +82,7 @@ pub struct ServedVolume {
     messages: Sender<Message>,
     /// Bytes that were copied between users' memory and the volume's.
     copied: Arc<AtomicU64>,
+    losses: Arc<SharedLosses>,
     thread: JoinHandle<()>,
 }
 
@@ -99,14 +98,16 @@ pub fn open(drives: &[MemberDrive], options: &OpenOptions) -> Result<ServedVolum
     let (begun, ready) = sync_channel(1);
     let (options, ended) = (options.clone(), messages.clone());
     let copied = Arc::new(AtomicU64::new(0));
-    let opening = Opening { survey, options, ended, inbox, begun, copied: Arc::clone(&copied) };
+    let losses: Arc<SharedLosses> = Arc::default();
+    let shared = (Arc::clone(&copied), Arc::clone(&losses));
+    let opening = Opening { survey, options, ended, inbox, begun, shared };
     let thread = std::thread::Builder::new()
         .name("volume".to_owned())
         .spawn(move || opening.run())
         .map_err(|error| OpenError::System(error.to_string()))?;
     let gone = || OpenError::System("the volume's thread has ended".to_owned());
     let facts = ready.recv().map_err(|_| gone())??;
-    Ok(ServedVolume { facts, messages, copied, thread })
+    Ok(ServedVolume { facts, messages, copied, losses, thread })
 }
 
 /// The thread of a volume, from the first look at its members to its end.
@@ -116,12 +117,14 @@ struct Opening {
     ended: Sender<Message>,
     inbox: Receiver<Message>,
     begun: SyncSender<Result<Facts, OpenError>>,
-    copied: Arc<AtomicU64>,
+    /// Bytes that were copied, and losses.
+    shared: (Arc<AtomicU64>, Arc<SharedLosses>),
 }
 
 impl Opening {
     fn run(mut self) {
-        let (mut kept, mut attempts) = (Kept::default(), 0);
+        let losses = Arc::clone(&self.shared.1);
+        let (mut kept, mut attempts) = (Kept { losses, ..Kept::default() }, 0);
         loop {
             let is_served = kept.events.is_some();
             let begun = match attempts > AGAIN {
@@ -186,6 +189,23 @@ impl Opening {
         }
     }
 
+    /// Whether members are here without which no other host can go on. Who serves the volume has
+    /// had them all along: the others have failed on record, or are waited for.
+    fn has_majority(&self, is_served: bool) -> Result<(), OpenError> {
+        let Survey { geometry, members, .. } = &self.survey;
+        let (all, here) = (geometry.raid_disks(), members.len() as u16);
+        let missing: BTreeSet<Role> = (0..all).map(Role).filter(|role| !members.contains_key(role)).collect();
+        let OpenOptions { majority, without, .. } = &self.options;
+        if !without.is_empty() && *without != missing && !is_served {
+            return Err(OpenError::NotWithout { named: without.clone(), missing });
+        }
+        let asks = *majority && !is_served && without.is_empty();
+        if asks && !token::holds(here, all, geometry.data_disks()) {
+            return Err(OpenError::Minority { here, members: all, missing });
+        }
+        Ok(())
+    }
+
     /// `again`: members that are missing are failed. `was`: the event count that the superblocks
     /// had when the volume was held.
     fn begin(&self, again: bool, was: Option<u64>) -> Result<Engine<'_>, OpenError> {
@@ -196,10 +216,7 @@ impl Opening {
         let with_log = self.options.consistency == Consistency::Log;
         let looks = members.iter().map(|(role, found)| look(found, *role, with_log));
         let looks = looks.collect::<Result<Vec<_>, _>>()?;
-        let here = looks.len() as u16;
-        if self.options.majority && !token::holds(here, geometry.raid_disks(), geometry.data_disks()) {
-            return Err(OpenError::Minority { here, members: geometry.raid_disks() });
-        }
+        self.has_majority(was.is_some())?;
         let named = |refusal: Refusal| match refusal.role().and_then(|role| members.get(&role)) {
             Some(found) => OpenError::Member { device: found.drive.name().to_owned(), source: refusal },
             None => OpenError::Refused(refusal),
@@ -207,7 +224,13 @@ impl Opening {
         let writer = self.options.writer;
         let assembly = assemble(geometry, looks, with_log, writer, random()).map_err(named)?;
         let report = assembly.report.clone();
-        if !report.failed.is_empty() && !self.options.degraded && !again {
+        let wanted = self.options.degraded || !self.options.without.is_empty();
+        let older: Vec<Role> =
+            report.older.iter().filter(|role| report.failed.contains(role)).copied().collect();
+        if !older.is_empty() && !wanted && !again {
+            return Err(OpenError::Older(older));
+        }
+        if !report.failed.is_empty() && !wanted && !again {
             return Err(OpenError::Missing(report.failed));
         }
         let mut carrier = Carrier::new(DEPTH, self.ended.clone());
@@ -250,7 +273,7 @@ impl Opening {
         };
         let messages = (&self.inbox, self.ended.clone());
         let nodes = (nodes, Epochs::of(members.values().map(|found| &found.drive))?);
-        Ok(Engine::new(volume, carrier, messages, facts, nodes, timing, Arc::clone(&self.copied)))
+        Ok(Engine::new(volume, carrier, messages, facts, nodes, timing, Arc::clone(&self.shared.0)))
     }
 }
 
@@ -266,8 +289,9 @@ impl ServedVolume {
     pub fn device(&self) -> Arc<VolumeDevice> {
         let Facts { name, uuid, bytes, block, geometry, .. } = &self.facts;
         let name = if name.is_empty() { uuid.to_string() } else { name.clone() };
-        let (messages, copied) = (self.messages.clone(), Arc::clone(&self.copied));
-        Arc::new(VolumeDevice::new(name, (*bytes, *block, geometry.stripe_bytes()), messages, copied))
+        let shared = (Arc::clone(&self.copied), Arc::clone(&self.losses));
+        let sizes = (*bytes, *block, geometry.stripe_bytes());
+        Arc::new(VolumeDevice::new(name, sizes, self.messages.clone(), shared))
     }
 
     /// What is asked of it from other threads.
@@ -311,161 +335,6 @@ impl ServedVolume {
         }
         // Its panic has been printed.
         let _ = self.thread.join();
-    }
-}
-
-/// What can be asked of a volume, by any thread.
-#[derive(Debug, Clone)]
-pub struct Control {
-    messages: Sender<Message>,
-    facts: Facts,
-}
-
-impl Control {
-    fn ask<T>(&self, message: impl FnOnce(SyncSender<T>) -> Message) -> Result<T, ControlError> {
-        self.ask_within(ANSWER_TIME, message)
-    }
-
-    fn ask_within<T>(
-        &self,
-        patience: Duration,
-        message: impl FnOnce(SyncSender<T>) -> Message,
-    ) -> Result<T, ControlError> {
-        let (reply, answer) = sync_channel(1);
-        self.messages.send(message(reply)).map_err(|_| ControlError::Stopped)?;
-        answer.recv_timeout(patience).map_err(unanswered)
-    }
-
-    /// Has something done, which is not done later if it is not begun within [`ANSWER_TIME`].
-    fn order<T>(&self, message: impl FnOnce(Order<T>) -> Message) -> Result<T, ControlError> {
-        let (order, answer) = order();
-        self.messages.send(message(order)).map_err(|_| ControlError::Stopped)?;
-        answer.wait(ANSWER_TIME)
-    }
-
-    /// How it stands.
-    ///
-    /// # Errors
-    /// If it has stopped, or does not answer within 5 s.
-    pub fn status(&self) -> Result<Status, ControlError> {
-        self.ask(Message::Status)
-    }
-
-    /// How it stands, if it says so within `patience`.
-    ///
-    /// # Errors
-    /// If it has stopped, or does not answer in time.
-    pub fn status_within(&self, patience: Duration) -> Result<Status, ControlError> {
-        self.ask_within(patience, Message::Status)
-    }
-
-    /// Fails a member: nothing is sent to it any more, and the superblocks of the others say so.
-    /// Waits up to 8 s for that.
-    ///
-    /// # Errors
-    /// If it is missing already, or the volume would not survive it. If the volume does not begin
-    /// with it within 5 s: then it does not do it later. If another member fails before it is
-    /// recorded and the volume is held, or if it is not recorded in time: then nothing is sent to
-    /// the member all the same.
-    pub fn fail(&self, role: Role) -> Result<(), ControlError> {
-        self.order(|order| Message::Fail(role, order))?;
-        self.recorded()
-    }
-
-    /// Waits until the superblocks say which members have failed: before that it is not known which
-    /// device may come back, and a volume that cannot record it stays held.
-    fn recorded(&self) -> Result<(), ControlError> {
-        let until = Instant::now() + RECORD_TIME;
-        loop {
-            let (reply, answer) = sync_channel(1);
-            self.messages.send(Message::Status(reply)).map_err(|_| ControlError::Stopped)?;
-            // Its thread may wait for nodes.
-            let status = answer.recv_timeout(until.saturating_duration_since(Instant::now()));
-            match status {
-                Ok(status) if status.held => return Err(ControlError::Held),
-                Ok(status) if !status.recording => return Ok(()),
-                Ok(_) if Instant::now() < until => std::thread::sleep(RECORDED),
-                Ok(_) | Err(RecvTimeoutError::Timeout) => return Err(ControlError::NotRecorded),
-                Err(RecvTimeoutError::Disconnected) => return Err(ControlError::Stopped),
-            }
-        }
-    }
-
-    /// Fails a member, and gives its role a new device, which is checked before. Returns when the
-    /// failure is on the others, and the device has the role.
-    ///
-    /// # Errors
-    /// As [`fail`](Self::fail) and [`add`](Self::add), and if another member is missing. If the
-    /// volume is held or the device refused in the middle, the member has failed.
-    pub fn replace(&self, role: Role, drive: MemberDrive, force: bool) -> Result<Role, ControlError> {
-        let joining = self.prepare(drive, force)?;
-        if joining.former().is_some() {
-            // It would be as old as the last failure of a member.
-            return Err(joining.stale());
-        }
-        if !self.status()?.missing.is_empty() {
-            return Err(ControlError::OthersMissing);
-        }
-        self.fail(role)?;
-        self.order(|order| Message::Join(Box::new(joining), order))
-    }
-
-    fn prepare(&self, drive: MemberDrive, force: bool) -> Result<Joining, ControlError> {
-        let like = self.ask(Message::Model)?.ok_or(ControlError::TooFew)?;
-        let member_on = |drive: &MemberDrive, device_uuid| {
-            self.ask(|reply| Message::MemberOn(Box::new(drive.clone()), device_uuid, reply))
-        };
-        prepare(drive, &like, &self.facts, force, member_on)
-    }
-
-    /// Claims stripes: nothing is written there from the moment when the claim is granted until it
-    /// is dropped. With `alone` nothing is read there either.
-    ///
-    /// # Errors
-    /// If it has stopped.
-    pub fn claim(&self, stripes: Range<u64>, alone: bool) -> Result<ClaimAsked, ControlError> {
-        let (wake, answer) = channel();
-        let claim = Message::Claim { stripes, alone, reply: wake.clone() };
-        self.messages.send(claim).map_err(|_| ControlError::Stopped)?;
-        Ok(ClaimAsked::new(answer, wake))
-    }
-
-    /// The devices of members in sync and of those that are being rebuilt, by role.
-    ///
-    /// # Errors
-    /// If it has stopped, or does not answer within 5 s.
-    pub fn members(&self) -> Result<Vec<(Role, MemberDrive)>, ControlError> {
-        self.ask(Message::Members)
-    }
-
-    /// Makes everything durable that was answered before, in place.
-    ///
-    /// # Errors
-    /// If it has stopped, or is held for too long.
-    pub fn flush(&self) -> Result<(), ControlError> {
-        let (reply, answer) = Reply::waited_for();
-        self.messages.send(Message::Settle(reply)).map_err(|_| ControlError::Stopped)?;
-        Ok(answer.wait().map(drop)?)
-    }
-
-    /// What does not change.
-    #[must_use]
-    pub const fn facts(&self) -> &Facts {
-        &self.facts
-    }
-
-    /// Gives an empty role a new device, and rebuilds it. A device that was failed takes the role
-    /// again that it had, and is rebuilt where it has missed writes, unless `force`. Returns the
-    /// role.
-    ///
-    /// # Errors
-    /// If no role is empty, or not that of a device that comes back; if the device is too small, or
-    /// is a member of an array and `force` does not say that this does not matter. If the volume is
-    /// held, or a failure is not recorded within 8 s.
-    pub fn add(&self, drive: MemberDrive, force: bool) -> Result<Role, ControlError> {
-        self.recorded()?;
-        let joining = self.prepare(drive, force)?;
-        self.order(|order| Message::Join(Box::new(joining), order))
     }
 }
 

@@ -3,8 +3,11 @@
 //! `docs/reference/on-disk/stripe-log.md`, *Replay*, has the steps.
 
 use crate::intent::next_bit;
-use crate::log::{Head, LoggedBlocks, LoggedMember, MIN_RECORDS, Replay, SuperblockMark, replay};
+use crate::log::{Head, LoggedBlocks, LoggedMember, Replay, SuperblockMark, judged, replay};
 use crate::member::{MemberPlace, mark};
+use crate::older::are_older;
+use crate::refusal::EVENTS_LEFT;
+pub use crate::refusal::Refusal;
 use crate::rows::{RowLayout, Windows};
 use pumice_raid::bitmap::Bitmap;
 use pumice_raid::superblock::features::Features;
@@ -31,105 +34,6 @@ pub struct MemberLook {
     pub bad: BTreeSet<u64>,
 }
 
-/// Event counts that a writer may use up until the array is assembled again.
-const EVENTS_LEFT: u64 = 1 << 32;
-
-/// Why an array cannot be written as it is. Nothing was changed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// No device at all.
-    #[error("no member")]
-    None,
-    /// Something that this version does not write.
-    #[error("feature_map of device {number} is {map}: an array with {strange} cannot be written")]
-    Feature {
-        /// The device's number, as `mdadm --detail` counts.
-        number: u32,
-        /// What its superblock says.
-        map: Features,
-        /// The bits of it that a writer would have to know.
-        strange: Features,
-    },
-    /// Members do not fit the layout.
-    #[error("raid_disks is {found}; the layout has {layout}")]
-    RaidDisks {
-        /// In the superblock.
-        found: u32,
-        /// The layout's.
-        layout: u16,
-    },
-    /// Two arrays.
-    #[error("set_uuid differs: the members are of two arrays")]
-    TwoArrays,
-    /// Too few members in sync.
-    #[error("{missing} members are missing; the array survives {survives}")]
-    TooFew {
-        /// Failed, unreachable or without a readable log.
-        missing: u16,
-        /// How many the code corrects.
-        survives: u16,
-    },
-    /// It crashed while a member was missing, and nothing says what was under way.
-    #[error(
-        "the array is dirty and degraded, and there is no stripe log for it: blocks of the missing members in dirty regions are unknown (`mdadm --assemble --force` takes it all the same)"
-    )]
-    DirtyDegraded,
-    /// The stripe log was asked for and there is no room.
-    #[error("member {0} has no room for the stripe log of at least {MIN_RECORDS} bytes")]
-    NoLog(Role),
-    /// Blocks that become unreadable could not be recorded.
-    #[error("member {0} has no bad-block log in units of sectors")]
-    NoBadBlockLog(Role),
-    /// Another machine has it open, or had when it crashed.
-    #[error(
-        "the head of the stripe log of member {role} names another writer, {writer:032x}: if that machine does not run the array any more, `pumice volume release` it"
-    )]
-    Held {
-        /// The member.
-        role: Role,
-        /// Who has it.
-        writer: u128,
-    },
-    /// Members of one part of the array, and of another that was run without it.
-    #[error(
-        "by the superblock of device {number}, device {other} is no member: they were run apart from each other; leave one of them out"
-    )]
-    Apart {
-        /// The device's number, as `mdadm --detail` counts.
-        number: u32,
-        /// That of one that is a member by the newest superblock.
-        other: u32,
-    },
-    /// The stripe log is not to be used, and is needed.
-    #[error(
-        "the stripe log, seen on member {role}, may hold writes that are not in place: open the array with it once (`pumice volume assemble`)"
-    )]
-    LogWaits {
-        /// The first member with a head of it.
-        role: Role,
-    },
-    /// More members than a record of the stripe log can list.
-    #[error("{0} members are more than the stripe log can list")]
-    TooMany(u16),
-    /// Its superblocks could not be updated any more.
-    #[error("events is {0}: a writer needs {EVENTS_LEFT} counts above it")]
-    Events(u64),
-}
-
-impl Refusal {
-    /// The member that it is about, if it is about one.
-    #[must_use]
-    pub const fn role(&self) -> Option<Role> {
-        match self {
-            Self::NoLog(role)
-            | Self::NoBadBlockLog(role)
-            | Self::Held { role, .. }
-            | Self::LogWaits { role } => Some(*role),
-            _ => None,
-        }
-    }
-}
-
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
@@ -141,8 +45,11 @@ pub struct Report {
     pub applied: u64,
     /// Windows whose parity is computed from data.
     pub resynced: u64,
-    /// Members that are failed because they cannot be reached, or their log cannot be read.
+    /// Members that are failed because they cannot be reached, or their log cannot be read, or they
+    /// are older than the others.
     pub failed: Vec<Role>,
+    /// Those of them that are older: they lack what the others say was on all.
+    pub older: Vec<Role>,
 }
 
 /// A rule of the writer. Tests leave one out and see data lost, so that each is known to be needed.
@@ -173,6 +80,11 @@ pub enum Rule {
     NewGeneration,
     /// Full stripes are logged with their blocks while a data member is missing.
     BlocksWhileDegraded,
+    /// Replay applies no record over a full stripe that was logged after it.
+    FullStripesSupersede,
+    /// A full stripe is logged with its blocks where one of them was listed as bad, until the list
+    /// without it is durable.
+    MendedHasBlocks,
     /// Heads announce superblocks.
     HeadsFirst,
     /// Parity of full stripes is computed anew after a crash.
@@ -252,6 +164,9 @@ impl Assembly {
     #[must_use]
     pub fn without(mut self, rule: Rule) -> Self {
         self.omit = Some(rule);
+        if rule == Rule::FullStripesSupersede && self.ours {
+            self.replay = judged(&logs(&self.members, self.generation), false);
+        }
         self
     }
 }
@@ -276,11 +191,14 @@ pub fn assemble(
     let survives = layout.members() - layout.data_members();
     let number_of = |role: u16| sb.dev_roles.iter().position(|r| *r == role);
     let mut members: Vec<Option<MemberLook>> = (0..layout.members()).map(|_| None).collect();
+    let mut behind = Vec::new();
     for look in looks {
         let role = sb.dev_roles.get(look.superblock.dev_number as usize).copied().unwrap_or(u16::MAX);
         let current = sb.events - look.superblock.events <= 1;
-        if let (true, Some(slot)) = (current, members.get_mut(usize::from(role))) {
-            *slot = Some(look);
+        match members.get_mut(usize::from(role)) {
+            Some(slot) if current => *slot = Some(look),
+            Some(_) => behind.push(Role(role)),
+            None => {}
         }
     }
     not_apart(&members, &sb)?;
@@ -301,6 +219,9 @@ pub fn assemble(
     }
     let mut report = Report { discarded: any_head && !ours, ..Report::default() };
     let mut fail = Vec::new();
+    let older = if ours { are_older(&members, sb.events) } else { BTreeSet::new() };
+    older.iter().for_each(|role| members[role.index()] = None);
+    report.older = behind.into_iter().chain(older).filter(|role| members[role.index()].is_none()).collect();
     for role in 0..layout.members() {
         let slot = &mut members[usize::from(role)];
         let readable = slot.as_ref().is_some_and(|look| !ours || look.head.is_some());
@@ -340,7 +261,8 @@ pub fn assemble(
         }
         dirty = dirty_of(&members);
     }
-    let bitmap = bits(&members);
+    // What a member has missed that is older has no bit, perhaps: those were cleared with it.
+    let bitmap = bits(&members, !report.older.is_empty());
     report.dropped = found.dropped;
     report.applied = found.apply.len() as u64;
     report.resynced = found.torn.len() as u64
@@ -476,8 +398,8 @@ fn dirty_windows(layout: &dyn RowLayout, bitmap: &[u8], region: u64) -> u64 {
 }
 
 /// The bits of all members together, with the newest header. All bits, if those of any member do
-/// not count: the counts that are written next would make them count again.
-fn bits(members: &[Option<MemberLook>]) -> Vec<u8> {
+/// not count: the counts that are written next would make them count again. Or if `all` says so.
+fn bits(members: &[Option<MemberLook>], all: bool) -> Vec<u8> {
     let newest = members.iter().flatten().max_by_key(|look| look.superblock.events);
     let mut out = newest.map_or_else(Vec::new, |look| look.bitmap_bytes.clone());
     for look in members.iter().flatten() {
@@ -487,7 +409,7 @@ fn bits(members: &[Option<MemberLook>]) -> Vec<u8> {
         }
     }
     let mut bitmaps = members.iter().flatten().filter_map(|look| look.bitmap.as_ref());
-    if bitmaps.any(|bitmap| bitmap.overridden().is_some()) {
+    if all || bitmaps.any(|bitmap| bitmap.overridden().is_some()) {
         out.iter_mut().skip(pumice_raid::bitmap::HEADER_BYTES).for_each(|byte| *byte = 0xFF);
     }
     out

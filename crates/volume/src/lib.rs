@@ -9,6 +9,7 @@
 //!          log         the stripe log: records, room, replay
 //!          member      md's superblocks and bad blocks of one member
 //!          assemble    what a crash left, and what is done about it
+//!          losses      which hosts were told of writes that were lost
 //! ```
 //!
 //! Nothing here has a thread, a clock or a device, and user data never pass through: an executor
@@ -22,9 +23,12 @@ pub mod choice;
 pub mod dry;
 mod intent;
 pub mod log;
+pub mod losses;
 pub mod member;
 pub mod near;
+mod older;
 pub mod plan;
+mod refusal;
 pub mod rows;
 pub mod sequencer;
 pub mod token;

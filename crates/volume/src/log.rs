@@ -13,6 +13,7 @@ pub use record::{Kind, LoggedBlocks, Record, scan};
 pub use replay::{Applied, LoggedMember, Replay, replay};
 
 pub(crate) use place::Space;
+pub(crate) use replay::judged;
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))

@@ -76,6 +76,8 @@ pub(crate) struct Member {
     pub(crate) bad: BTreeSet<u64>,
     /// The same as its bad-block log has them, or will have after the flush under way.
     pub(crate) listed: BTreeSet<u64>,
+    /// The highest number of a write that made a block good that was listed as bad.
+    pub(crate) mended: u64,
     pub(crate) last: SuperblockMark,
     /// The superblock that is announced, with its mark, until it is known to be on the member.
     pub(crate) next: Option<(SuperblockMark, Vec<u8>)>,

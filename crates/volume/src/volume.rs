@@ -82,7 +82,6 @@ pub struct Volume {
     actions: Actions,
     effects: Vec<Effect>,
     next_op: u64,
-
     events: u64,
     now: u64,
     /// The superblocks say that parity is whole and nothing is being written.
@@ -99,7 +98,7 @@ pub struct Volume {
     unapplied: BTreeSet<u64>,
     /// The highest number that is in place.
     in_place: u64,
-    /// The highest number of a write that is in place and whose blocks are not in the log.
+    /// The highest number of a write whose blocks are not in the log.
     unlogged_blocks: u64,
     released: u64,
 
@@ -169,6 +168,7 @@ impl Volume {
                     space: Space::new(look.place.log.map_or(0, |log| log.len)),
                     bad: look.bad.clone(),
                     listed: look.bad.clone(),
+                    mended: 0,
                     last: mark(&look.superblock),
                     next: None,
                     serial: look.head.map_or(0, |head| head.serial),
@@ -189,6 +189,7 @@ impl Volume {
                 space: Space::new(0),
                 bad: BTreeSet::new(),
                 listed: BTreeSet::new(),
+                mended: 0,
                 last: crate::log::SuperblockMark::default(),
                 next: None,
                 serial: 0,
@@ -444,8 +445,8 @@ impl Volume {
         self.refuse_claims(RequestError::Fenced);
         let mut flushes = std::mem::take(&mut self.want_flush);
         flushes.extend(self.running.take().map(Procedure::requests).unwrap_or_default());
-        let waiting = std::mem::take(&mut self.requests).into_keys();
-        let waiting = waiting.chain(flushes.into_iter().map(|(id, _)| id));
+        let flushes = flushes.into_iter().map(|(id, _)| id);
+        let waiting = std::mem::take(&mut self.requests).into_keys().chain(flushes);
         self.effects.extend(waiting.map(|id| Effect::Answer(id, Err(RequestError::Fenced))));
     }
 

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::say::say;
 use crate::text::{count, print, print_json};
 use clap::{Args, ValueEnum};
-use pumice_executor::{CreateSpec, MemberDrive, create, erase, release};
+use pumice_executor::{CreateSpec, MemberDrive, Released, create, erase, release};
 use pumice_initiator::DigestPolicy;
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::{Metadata, Uuid};
@@ -145,7 +145,11 @@ pub(super) fn run(args: &CreateArgs) -> Result<ExitCode, Failure> {
     let uuid = create(&drives, &spec, |_, _| {})?;
     let parities = usize::from(args.level.parities());
     let names = drives.iter().map(|drive| drive.name().to_owned());
-    let (survived, nodes) = nodes_survived(names, parities);
+    let (survived, nodes) = nodes_survived(names.clone(), parities);
+    // More than half of the members are needed to open it, if any is on a node.
+    let is_far = drives.iter().any(|drive| drive.name().starts_with("nvme://"));
+    let majority = if is_far { parities.min((drives.len() - 1) / 2) } else { parities };
+    let opens = nodes_survived(names, majority).0;
     if nodes > 1 && survived == 0 {
         say(&format!("the drives are on {nodes} nodes, and the volume would not survive the loss of a node"));
     }
@@ -153,6 +157,7 @@ pub(super) fn run(args: &CreateArgs) -> Result<ExitCode, Failure> {
         print_json(&serde_json::json!({
             "uuid": uuid.to_string(),
             "survives": { "drives": parities, "nodes": survived },
+            "opens_without": { "drives": majority, "nodes": opens },
         }));
     } else {
         print(&format!(
@@ -162,6 +167,13 @@ pub(super) fn run(args: &CreateArgs) -> Result<ExitCode, Failure> {
             count(survived as u64, "node"),
         ));
     }
+    if (majority, opens) != (parities, survived) {
+        say(&format!(
+            "it can be opened again without {} or {}; with fewer members here, only by `--without ROLES`",
+            count(majority as u64, "drive"),
+            count(opens as u64, "node"),
+        ));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -169,13 +181,24 @@ pub(super) fn run(args: &CreateArgs) -> Result<ExitCode, Failure> {
 pub(super) fn release_array(args: &ReleaseArgs) -> Result<ExitCode, Failure> {
     let mut devices = Devices::new(args.digest).with_metadata(args.metadata);
     let drives = devices.open(&args.devices, true)?;
-    let writers = release(&drives, args.uuid, args.metadata)?;
+    let Released { writers, left, without_log } = release(&drives, args.uuid, args.metadata)?;
     let names: Vec<String> = writers.iter().map(|writer| format!("{writer:032x}")).collect();
-    let held = match names.is_empty() {
-        true => "nobody had it open".to_owned(),
-        false => format!("machine {} no longer has it open", names.join(", ")),
+    let held = match (names.is_empty(), without_log) {
+        (true, true) => {
+            "it has no room for a stripe log, so no machine leaves a mark; open it with --consistency bitmap"
+                .to_owned()
+        }
+        (true, false) => "nobody had it open".to_owned(),
+        (false, _) => format!("machine {} no longer has it open", names.join(", ")),
     };
     print(&format!("{}: {held}\n", args.uuid));
+    if !left.is_empty() {
+        let roles: Vec<String> = left.iter().map(|role| role.get().to_string()).collect();
+        say(&format!(
+            "members {} were not named: if they are marked, they stay so until they are named as well",
+            roles.join(", ")
+        ));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -14,6 +14,7 @@ use pumice_raid::{Metadata, ReadAt};
 use pumice_remote::RemoteNode;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -147,6 +148,10 @@ impl Devices {
         if self.seen.contains(&path) {
             return Err(Failure::new(format!("{}: the device is named twice", path.display())));
         }
+        if let Some(other) = self.seen.iter().find(|seen| is_hard_link(seen, &path)) {
+            let (path, other) = (path.display(), other.display());
+            return Err(Failure::new(format!("{path} and {other} are the same file or device")));
+        }
         self.seen.push(path);
         Ok(())
     }
@@ -203,6 +208,16 @@ impl Devices {
     }
 }
 
+/// Whether two paths are names of one file, or of one block device.
+fn is_hard_link(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| {
+        let found = std::fs::metadata(path).ok()?;
+        let is_device = found.file_type().is_block_device();
+        Some(if is_device { (true, found.rdev(), 0) } else { (false, found.dev(), found.ino()) })
+    };
+    identity(one).is_some_and(|one| identity(other) == Some(one))
+}
+
 /// How many nodes, whichever they are, may be lost if `survives` members may be lost. All local
 /// drives count as one node.
 pub(super) fn nodes_survived(names: impl IntoIterator<Item = String>, survives: usize) -> (usize, usize) {
@@ -237,6 +252,9 @@ mod tests {
         let name = |path: &Path| path.to_str().unwrap().to_owned();
         let canonical = name(&file.canonicalize().unwrap());
         assert_eq!(named(&name(&link)), canonical);
+        let hard = folder.path().join("hard");
+        std::fs::hard_link(&file, &hard).unwrap();
+        assert!(is_hard_link(&file, &hard) && !is_hard_link(&file, folder.path()));
         for other in ["2", "nvme://10.0.0.1:4420/1", "/no/such/device"] {
             assert_eq!(named(other), other);
         }

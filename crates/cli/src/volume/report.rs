@@ -260,6 +260,11 @@ pub(super) fn show(shown: &Shown, json: bool) {
         count(drives as u64, "drive"),
         count(nodes as u64, "node")
     ));
+    if shown.state == "held" {
+        text.push_str(
+            "held: it goes on by itself when the members that are lost can be reached again; if they do not come back, stop it, and see what `pumice volume assemble` says\n",
+        );
+    }
     let rows = shown.members.iter().map(|member| {
         let rebuilt = member.rebuilt.map_or(String::new(), |n| format!(" {}.{} %", n / 10, n % 10));
         vec![

@@ -55,6 +55,11 @@ struct OpenArgs {
     /// are recorded as failed
     #[arg(long)]
     degraded: bool,
+    /// Go on without these members, by role, such as 1,3, and with no more than half of the others
+    /// on nodes: no other machine has run the array without the members that are named as devices.
+    /// All members that are missing must be given, and no other
+    #[arg(long, value_name = "ROLES", value_delimiter = ',')]
+    without: Vec<u16>,
     /// Where parity and lost blocks are computed: on: by the nodes of the drives, if that moves
     /// fewer bytes over this machine's links; off: by this machine; auto: where it is faster,
     /// which is measured while the volume works
@@ -147,6 +152,7 @@ impl OpenArgs {
                 Switch::Off => Offload::Off,
             },
             majority: devices.any_far(),
+            without: self.without.iter().copied().map(Role).collect(),
             hold_timeout: self.hold_timeout,
             writer,
             rebuild_rate,

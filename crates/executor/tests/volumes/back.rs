@@ -2,7 +2,7 @@
 
 use crate::proxy::{Proxy, Then};
 use crate::world::{Random, served, spec, stop, wait_for};
-use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
+use pumice_blockdev::{Asker, BlockDevice, FileDevice, OpenMode, Options};
 use pumice_executor::{ControlError, MemberDrive, OpenOptions, ServedVolume, create, open};
 use pumice_initiator::DigestPolicy;
 use pumice_node::serve::{Backend, Drive, Server};
@@ -208,6 +208,63 @@ fn a_flush_fails_once_if_a_node_may_have_lost_what_was_answered() {
         // Or it is the one that finds the node gone.
         assert_eq!(device.flush().is_err(), stripes);
         device.flush().unwrap();
+    }
+    stop(volume);
+}
+
+/// What was written in part lies in the log with its blocks, and the full stripe that was written
+/// over it without: when the connection is back, and the log is replayed, the stripe is there.
+#[test]
+fn what_was_answered_is_not_older_when_a_lost_connection_is_back() {
+    let nodes = Nodes::new();
+    let volume = volume(&nodes);
+    let device = volume.device();
+    device.flush().unwrap();
+    for stripe in 0..4 {
+        device.write_at((stripe * STRIPE) as u64 + 8192, &[1; 4096]).unwrap();
+        device.write_at((stripe * STRIPE) as u64, &[2; STRIPE]).unwrap();
+    }
+    nodes.is_cut.store(true, Ordering::SeqCst);
+    let other = (8 * STRIPE) as u64;
+    let waiting = {
+        let device = volume.device();
+        std::thread::spawn(move || device.write_at(other, &[3; 4096]))
+    };
+    wait_for("the hold", || is_held(&volume));
+    nodes.is_cut.store(false, Ordering::SeqCst);
+    waiting.join().unwrap().unwrap();
+    device.flush().unwrap();
+    let mut read = vec![0; 4 * STRIPE];
+    device.read_at(0, &mut read).unwrap();
+    let older = read.chunks(4096).filter(|block| *block != [2; 4096]).count();
+    assert_eq!(older, 0, "blocks are older than what was answered");
+    stop(volume);
+}
+
+fn host(n: u8) -> Asker {
+    Asker { host: [n; 32], gone: Arc::default() }
+}
+
+/// A node may have lost full stripes. What is flushed for a write of somebody does not use up that
+/// this is to be told, and neither does the Flush of another host.
+#[test]
+fn each_host_is_told_of_lost_writes_by_its_own_flush() {
+    let mut nodes = Nodes::new();
+    let volume = volume(&nodes);
+    let device = volume.device();
+    let lossy = device.lossy().unwrap();
+    let (a, b) = (host(1), host(2));
+    [&a, &b].into_iter().for_each(|asker| lossy.writes(asker));
+    device.write_at(0, &[1; STRIPE]).unwrap();
+    nodes.restart();
+    device.write_at(2 * STRIPE as u64, &[7; 4096]).unwrap();
+    wait_for("the end of the hold", || !is_held(&volume));
+    assert_eq!(lossy.losses(), 1);
+    lossy.settle().unwrap();
+    volume.control().flush().unwrap();
+    for asker in [&a, &b, &Asker::own()] {
+        assert!(lossy.flush_of(asker).unwrap_err().is_lost_writes());
+        lossy.flush_of(asker).unwrap();
     }
     stop(volume);
 }

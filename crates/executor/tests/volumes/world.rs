@@ -96,6 +96,7 @@ impl World {
             offload: Offload::On,
             writer: 0,
             majority: false,
+            without: Default::default(),
             tick: Duration::from_millis(20),
             hold_timeout: Duration::from_millis(50),
             rebuild_rate: None,

@@ -46,8 +46,8 @@ fn what_another_machine_has_open_is_refused_until_it_is_released() {
     world.open().abandon();
     let drives: Vec<_> = world.disks.iter().map(member).collect();
     let array = volume_uuid(&world);
-    assert_eq!(release(&drives, array, None).unwrap(), [7]);
-    assert_eq!(release(&drives, array, None).unwrap(), [] as [u128; 0], "once");
+    assert_eq!(release(&drives, array, None).unwrap().writers, [7]);
+    assert_eq!(release(&drives, array, None).unwrap().writers, [] as [u128; 0], "once");
     world.options.writer = 8;
     let volume = world.open();
     let mut read = [0; 8192];

@@ -18,6 +18,18 @@ impl HostKey {
         Self { address, id }
     }
 
+    /// The bytes that tell it from all others.
+    pub(super) fn name(&self) -> [u8; 32] {
+        let address = match self.address {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        let mut name = [0; 32];
+        name[..16].copy_from_slice(&address.octets());
+        name[16..].copy_from_slice(&self.id);
+        name
+    }
+
     /// Whoever has not said yet who it is.
     pub(super) fn unknown() -> Self {
         Self::new(Ipv4Addr::UNSPECIFIED.into(), [0; 16])

@@ -30,6 +30,12 @@ pub(super) fn read_fault(error: &IoError) -> Status {
     }
 }
 
+/// The status of a flush that failed. One that tells of lost writes would succeed if the host's
+/// system tried it once more, and nobody would hear of them: it must not.
+pub(super) fn flush_fault(error: &IoError) -> Status {
+    if error.is_lost_writes() { Status::WRITE_FAULT.dnr() } else { write_fault(error) }
+}
+
 /// The status of a write that failed.
 pub(super) fn write_fault(error: &IoError) -> Status {
     if error.is_full() { Status::CAPACITY.dnr() } else { Status::WRITE_FAULT }

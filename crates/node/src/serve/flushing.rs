@@ -1,6 +1,6 @@
 //! The flush of all drives with which a server ends.
 
-use pumice_blockdev::BlockDevice;
+use pumice_blockdev::{BlockDevice, Lossy};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, mpsc};
@@ -26,7 +26,8 @@ pub(super) fn flush_all(devices: Vec<Arc<dyn BlockDevice>>, until: Instant) -> i
     for (i, device) in devices.into_iter().enumerate().filter(|(_, device)| !device.read_only()) {
         let (done, name) = (done.clone(), device.name().to_owned());
         std::thread::Builder::new().name(format!("flush{i}")).spawn(move || {
-            let flushed = match device.flush() {
+            // What was lost before is the hosts' to hear.
+            let flushed = match device.lossy().map_or_else(|| device.flush(), Lossy::settle) {
                 Ok(()) => device.failing().map_or(Ok(()), |why| Err(format!("{}: {why}", device.name()))),
                 Err(error) => Err(error.to_string()),
             };

@@ -4,7 +4,7 @@ use super::budget::Held;
 use super::clearing::Clearing;
 use super::done::{Done, Ticket};
 use super::fair::HostKey;
-use super::faults::{Fault, read_fault, write_fault};
+use super::faults::{Fault, flush_fault, read_fault, write_fault};
 use super::handle::CoreHandle;
 use super::offload::Answered;
 use super::results::Sender;
@@ -15,7 +15,7 @@ use super::visible::Visible;
 use crate::engine::Permit;
 use crate::pace::Foreground;
 use crate::watch::Writing;
-use pumice_blockdev::{BlockDevice, Faulty, IoError, Operation, Reader, TagFault, read_judged};
+use pumice_blockdev::{Asker, BlockDevice, Faulty, IoError, Lossy, Operation, Reader, TagFault, read_judged};
 use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_nvme::controller::Op;
 use pumice_nvme::spec::{Sqe, Status};
@@ -60,6 +60,8 @@ pub(super) struct Job {
     pub(super) at_once: u64,
     /// What is left to be made zeros.
     pub(super) clearing: Clearing,
+    /// How often its device had lost writes when its first slice began.
+    pub(super) losses: Option<u64>,
     /// The drive that it is for, by index, and when it came in: how its pacer knows it.
     pub(super) foreground: Option<(usize, Foreground)>,
     /// When its turn began, on the server's clock, and the bytes that it is for: for the counters.
@@ -92,6 +94,7 @@ impl Job {
             verified: 0,
             at_once: 0,
             clearing: Clearing::default(),
+            losses: None,
             foreground: None,
             began: 0,
             bytes: 0,
@@ -103,6 +106,16 @@ impl Job {
     /// drive.
     pub(super) fn is_long(&self) -> bool {
         self.op == Op::Verify || self.clears()
+    }
+
+    /// Who it is from.
+    fn asker(&self) -> Asker {
+        Asker { host: self.host.name(), gone: Arc::clone(&self.gone) }
+    }
+
+    /// Whether it changes the medium.
+    fn changes(&self) -> bool {
+        self.clears() || matches!(self.op, Op::Write | Op::WriteUncorrectable)
     }
 
     /// Whether it is carried out together with others like it.
@@ -251,22 +264,49 @@ pub(super) fn carry_out(mut job: Job) -> Carried {
 /// Carries out a command of blocks, or a slice of it; false where there is more of it to do.
 fn execute(job: &mut Job, read: &mut Option<SharedBuffer>) -> Result<bool, Fault> {
     let fault = |error: IoError| Fault::from(write_fault(&error));
-    let lost = |error: IoError| Fault::from(read_fault(&error));
     if job.op == Op::Flush {
         // Of all drives, or none where all are read-only.
-        return job.devices.iter().try_for_each(|device| device.flush()).map(|()| true).map_err(fault);
+        let flush = |device: &Arc<dyn BlockDevice>| match device.lossy() {
+            Some(lossy) => lossy.flush_of(&job.asker()),
+            None => device.flush(),
+        };
+        return job.devices.iter().try_for_each(flush).map(|()| true).map_err(|e| flush_fault(&e).into());
     }
     let device = Arc::clone(job.devices.first().ok_or(Status::INTERNAL)?);
-    if let Some(whole) = execute_visible(job, &*device, read)? {
-        if whole && job.fua {
-            device.flush().map_err(fault)?;
-        }
-        return Ok(whole);
+    let is_first = job.losses.is_none();
+    if let (true, true, Some(lossy)) = (is_first, job.changes(), device.lossy()) {
+        lossy.writes(&job.asker());
+        job.losses = Some(lossy.losses());
     }
+    let whole = match execute_visible(job, &*device, read)? {
+        Some(whole) => whole,
+        None => execute_plain(job, &*device, read)?,
+    };
+    if whole && job.fua {
+        device.lossy().map_or_else(|| device.flush(), Lossy::settle).map_err(fault)?;
+    }
+    let in_parts = job.fua || !is_first;
+    if let (true, true, Some(lossy)) = (whole, in_parts, device.lossy())
+        && job.losses.is_some_and(|before| before != lossy.losses())
+    {
+        // What it wrote first was answered to it, and nobody does it again. A Flush is told as well.
+        return Err(Status::WRITE_FAULT.into());
+    }
+    Ok(whole)
+}
+
+/// The same of one that did not come over a visible face, without what FUA asks for.
+fn execute_plain(
+    job: &mut Job,
+    device: &dyn BlockDevice,
+    read: &mut Option<SharedBuffer>,
+) -> Result<bool, Fault> {
+    let fault = |error: IoError| Fault::from(write_fault(&error));
+    let lost = |error: IoError| Fault::from(read_fault(&error));
     let len = job.len as usize;
     match job.op {
         Op::Read => {
-            *read = Some(job.read_shared(&*device, len).map_err(lost)?);
+            *read = Some(job.read_shared(device, len).map_err(lost)?);
         }
         Op::Write => {
             let data = job.data.as_ref().ok_or(Status::INTERNAL)?;
@@ -276,29 +316,26 @@ fn execute(job: &mut Job, read: &mut Option<SharedBuffer>) -> Result<bool, Fault
         Op::Compare => {
             let data = job.data.as_ref().ok_or(Status::INTERNAL)?;
             let mut stored = AlignedBuffer::new(len);
-            job.read(&*device, job.offset, &mut stored[..len]).map_err(lost)?;
+            job.read(device, job.offset, &mut stored[..len]).map_err(lost)?;
             if stored[..len] != data[..len] {
                 return Err(Status::COMPARE_FAILURE.dnr().into());
             }
         }
         Op::WriteZeroes | Op::Deallocate => {
-            if !job.clearing.step(&*device, job.at_once).map_err(fault)? {
+            if !job.clearing.step(device, job.at_once).map_err(fault)? {
                 return Ok(false);
             }
         }
         Op::Verify => {
             let len = (job.len - job.verified).min(PIECE) as usize;
             let mut buffer = AlignedBuffer::new(len);
-            verify(&*device, job.unchecked, job.offset + job.verified, &mut buffer[..len]).map_err(lost)?;
+            verify(device, job.unchecked, job.offset + job.verified, &mut buffer[..len]).map_err(lost)?;
             job.verified += len as u64;
             if job.verified < job.len {
                 return Ok(false);
             }
         }
         Op::Flush | Op::Vendor => return Err(Status::INVALID_OPCODE.dnr().into()),
-    }
-    if job.fua {
-        device.flush().map_err(fault)?;
     }
     Ok(true)
 }

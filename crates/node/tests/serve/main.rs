@@ -9,6 +9,7 @@ mod flash;
 mod lanes;
 mod listen;
 mod lost_files;
+mod lost_writes;
 mod memory;
 mod orphans;
 mod panics;

@@ -48,6 +48,12 @@ pub struct Replay {
 /// from every list.
 #[must_use]
 pub fn replay(logs: &[LoggedMember]) -> Replay {
+    judged(logs, true)
+}
+
+/// The same; without `supersedes`, older blocks are applied over a full stripe that was logged after
+/// them.
+pub(crate) fn judged(logs: &[LoggedMember], supersedes: bool) -> Replay {
     let records = || logs.iter().flat_map(|log| &log.records);
     let horizons = |of: fn(&LoggedBlocks) -> u64| records().map(of).max().unwrap_or(0);
     let head = logs.iter().map(|log| log.released).max().unwrap_or(0);
@@ -79,6 +85,15 @@ pub fn replay(logs: &[LoggedMember]) -> Replay {
                     let members: BTreeSet<Role> =
                         record.members.iter().copied().filter(|role| here.contains(role)).collect();
                     torn.extend(record.rows.iter().map(|row| ((record.window, row), members.clone())));
+                    // What was logged before was in place before this was logged, on every member.
+                    for role in here.iter().filter(|_| supersedes) {
+                        for row in record.rows.iter() {
+                            last.remove(&(*role, record.window, row));
+                        }
+                        if let Some(rows) = out.erased.get_mut(&(*role, record.window)) {
+                            rows.0 &= !record.rows.0;
+                        }
+                    }
                 }
                 Kind::Blocks => {
                     for row in record.rows.iter() {
@@ -114,6 +129,7 @@ pub fn replay(logs: &[LoggedMember]) -> Replay {
     for (window, row) in torn.into_keys() {
         out.torn.entry(window).or_default().0 |= 1 << row;
     }
+    out.erased.retain(|_, rows| rows.count() > 0);
     out.apply =
         last.into_iter().map(|((role, window, row), from)| Applied { role, window, row, from }).collect();
     out
@@ -185,6 +201,36 @@ mod tests {
         logs[0].records.push(logged(0, 7, 0, &[0, 2]));
         logs[1].records.push(logged(2, 7, 0, &[0, 2]));
         assert_eq!(replay(&logs).torn.len(), 0);
+    }
+
+    /// What was logged before a full stripe was in place when that was logged, and lies under it.
+    #[test]
+    fn blocks_are_not_applied_over_a_full_stripe_that_was_logged_after_them() {
+        let of = |kind, role, sequence, committed| {
+            let mut found = logged(role, sequence, committed, &[0, 1, 2]);
+            found.record.kind = kind;
+            found
+        };
+        let logs = |of_role: &dyn Fn(u16) -> Vec<LoggedBlocks>| [0, 1, 2].map(|r| member(r, 0, &of_role(r)));
+        let (blocks, intent) = (Kind::Blocks, Kind::Intent);
+        let superseded = replay(&logs(&|role| vec![of(blocks, role, 4, 0), of(intent, role, 5, 4)]));
+        assert_eq!((places(&superseded), superseded.torn.len(), superseded.dropped), (vec![], 1, 0));
+        let after = replay(&logs(&|role| vec![of(intent, role, 5, 0), of(blocks, role, 6, 5)]));
+        assert_eq!(places(&after), [(0, 600), (1, 601), (2, 602)], "what came later is applied");
+        // One that was never durable supersedes nothing: none of it is in place.
+        let dropped = replay(&logs(&|role| {
+            let mut records = vec![of(blocks, role, 4, 0)];
+            records.extend((role > 0).then(|| of(intent, role, 5, 4)));
+            records
+        }));
+        assert_eq!((places(&dropped).len(), dropped.torn.len(), dropped.dropped), (3, 0, 1));
+        // Nor is the block of a record that is damaged an erasure any more.
+        let damaged = replay(&logs(&|role| {
+            let mut records = vec![of(intent, role, 5, 4)];
+            records.extend((role > 0).then(|| of(blocks, role, 4, 0)));
+            records
+        }));
+        assert_eq!((places(&damaged), damaged.erased.len(), damaged.torn.len()), (vec![], 0, 1));
     }
 
     #[test]

@@ -9,11 +9,13 @@ use crate::member::State;
 use crate::near::PlacedRecord;
 use crate::rows::{BLOCK, Rows, Touch};
 use crate::sequencer::OpId;
+use pumice_units::Role;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Volume {
-    /// The record kind: full stripes of which every data member is wholly in sync need no blocks.
+    /// The record kind: full stripes of which every data member is wholly in sync need no blocks,
+    /// but where a block of them was listed as bad: an intent does not say that it is good.
     pub(super) fn record_kind(&self, op: &Op) -> RecordKind {
         let whole = op.touches.len() == usize::from(self.layout.data_members())
             && op.touches.iter().all(|touch| touch.start == 0 && touch.end == self.windows.bytes());
@@ -22,7 +24,21 @@ impl Volume {
             !self.keeps(Rule::BlocksWhileDegraded)
                 || member.state == State::InSync && op.stored.contains_key(&touch.role)
         };
-        if whole && op.touches.iter().all(in_sync) { RecordKind::Intent } else { RecordKind::Blocks }
+        let bare = whole && op.touches.iter().all(in_sync) && !self.mends(op);
+        if bare { RecordKind::Intent } else { RecordKind::Blocks }
+    }
+
+    /// Whether a block of it is listed as bad on its member, or may be: the list without those that
+    /// became good is durable when R covers the writes that made them good.
+    fn mends(&self, op: &Op) -> bool {
+        let base = op.window.0 * self.windows.rows;
+        let listed = |(role, rows): (&Role, &Rows)| {
+            let member = &self.members[role.index()];
+            let bad = !member.bad.is_empty()
+                && rows.iter().any(|row| member.bad.contains(&(base + u64::from(row))));
+            bad || member.mended > self.released
+        };
+        self.keeps(Rule::MendedHasBlocks) && op.stored.iter().any(listed)
     }
 
     fn record_bytes(&self, op: &Op, rows: Rows) -> u64 {
@@ -99,6 +115,10 @@ impl Volume {
         let committed = self.unlogged.first().map_or(sequence - 1, |first| first - 1);
         let kind = self.record_kind(op);
         let (window, stored) = (op.window, Arc::clone(&op.stored));
+        if self.use_log && kind == RecordKind::Intent {
+            // Also if it is never answered: records that it supersedes are not applied any more.
+            self.unlogged_blocks = sequence;
+        }
         if let Some(op) = self.ops.get_mut(&id) {
             op.sequences.push(sequence);
         }

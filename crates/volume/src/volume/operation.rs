@@ -4,7 +4,6 @@ use super::{Owner, Volume};
 use crate::action::{ActionId, Command, Effect, Outcome, RequestError, RequestId};
 use crate::assemble::Rule;
 use crate::choice::Begun;
-use crate::log::Kind as RecordKind;
 use crate::near::NearOp;
 use crate::plan::{Method, RowPlan, Tie};
 use crate::rows::{Rows, Touch, Window};
@@ -362,15 +361,20 @@ impl Volume {
         for sequence in &op.sequences {
             self.unapplied.remove(sequence);
             self.in_place = self.in_place.max(*sequence);
-            if !self.use_log || self.record_kind(&op) == RecordKind::Intent {
+            if !self.use_log {
                 self.unlogged_blocks = self.unlogged_blocks.max(*sequence);
             }
         }
         if result.is_ok() && op.kind.writes() {
             let base = op.window.0 * self.windows.rows;
+            // An operation of the volume's own has no number, and a flush may be under way.
+            let number = op.sequences.last().copied().unwrap_or(self.next_sequence);
             for (role, rows) in &*op.stored {
+                let member = &mut self.members[role.index()];
                 for row in rows.iter() {
-                    self.members[role.index()].bad.remove(&(base + u64::from(row)));
+                    if member.bad.remove(&(base + u64::from(row))) {
+                        member.mended = number;
+                    }
                 }
             }
         }

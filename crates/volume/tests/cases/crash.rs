@@ -45,7 +45,7 @@ const CASES: [Case; 9] = [
     Case::Members,
 ];
 
-fn setup(seed: u64, log: bool) -> Setup {
+pub(crate) fn setup(seed: u64, log: bool) -> Setup {
     let (level, layout, disks) = match seed / 7 % 5 {
         0 => (Level::Raid5, Some(Layout::LeftSymmetric), 4),
         1 => (Level::Raid6, Some(Layout::LeftSymmetric), 5),
@@ -213,7 +213,7 @@ fn history_in(mut world: World, seed: u64, case: Case, fault: Fault, again: bool
 }
 
 /// `PUMICE_VOLUME_SEEDS` of them from `PUMICE_VOLUME_SEED` on, or the short form.
-fn seeds(short: u64) -> std::ops::Range<u64> {
+pub(crate) fn seeds(short: u64) -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let first = number("PUMICE_VOLUME_SEED").unwrap_or(0);
     first..first + number("PUMICE_VOLUME_SEEDS").unwrap_or(short)

@@ -9,6 +9,7 @@ mod crash;
 mod cut_short;
 mod decay;
 mod harness;
+mod held;
 mod numbers;
 mod plain;
 mod rejoin;

@@ -12,10 +12,16 @@ use std::collections::BTreeSet;
 impl World {
     /// Sends a request.
     pub(crate) fn submit(&mut self, request: Request) {
+        self.ask(request);
+    }
+
+    /// The same, and its name.
+    pub(crate) fn ask(&mut self, request: Request) -> RequestId {
         let id = RequestId(self.next_request);
         self.next_request += 1;
         self.model.submitted(id, request, &self.windows, &self.geometry);
         self.tell(Event::Request(id, request));
+        id
     }
 
     pub(crate) fn event(&mut self, event: Event) {

@@ -4,9 +4,10 @@
 mod claims;
 pub(crate) mod disk;
 mod drive;
+mod held;
 mod linux;
 mod members;
-mod model;
+pub(crate) mod model;
 mod nodes;
 
 use claims::Claims;

@@ -5,6 +5,7 @@ use pumice_raid::geometry::Geometry;
 use pumice_volume::rows::Windows;
 use pumice_volume::{Request, RequestError, RequestId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 const SECTORS: usize = 8;
 type Content = [u64; SECTORS];
@@ -70,7 +71,19 @@ pub(crate) struct Model {
     pub(crate) no_replay: bool,
     /// Rows with unreadable blocks: their parity is bad, so they survive no further loss.
     weak: BTreeSet<u64>,
+    /// Blocks of the host that flushes next: all, unless a history has several hosts.
+    pub(crate) own: Range<u64>,
+    /// Drives may lose their caches and go on, so a block may hold any of its contents since the
+    /// last flush; and hosts say what became of writes and flushes.
+    pub(crate) by_hosts: bool,
+    /// What the volume has answered, for hosts: with the versions that it is about.
+    pub(crate) done: Vec<(RequestId, bool, Versions)>,
+    /// Of each block, the first version that the next flush of its host makes durable.
+    since: Vec<usize>,
 }
+
+/// Blocks, each with one of its versions.
+pub(crate) type Versions = Vec<(u64, usize)>;
 
 impl Model {
     pub(crate) fn new(bytes: u64) -> Self {
@@ -86,6 +99,10 @@ impl Model {
             answers: 0,
             no_replay: false,
             weak: BTreeSet::new(),
+            own: 0..bytes / BLOCK,
+            by_hosts: false,
+            done: Vec::new(),
+            since: vec![0; (bytes / BLOCK) as usize],
         }
     }
 
@@ -137,7 +154,8 @@ impl Model {
                 blocks = range.map(|block| (block, self.answered_version(block))).collect();
             }
             Request::Flush => {
-                blocks = (0..self.blocks.len() as u64).map(|b| (b, self.answered_version(b))).collect();
+                let known = |block: &(u64, usize)| block.1 >= self.since[block.0 as usize];
+                blocks = self.own.clone().map(|b| (b, self.answered_version(b))).filter(known).collect();
             }
         }
         self.asked.insert(id, Asked { request, blocks, first_tag, bytes });
@@ -168,6 +186,9 @@ impl Model {
         let asked = self.asked.remove(&id).unwrap();
         self.answers += 1;
         self.last_failed = result.is_err();
+        if self.by_hosts && !matches!(asked.request, Request::Read { .. }) {
+            return self.done.push((id, result.is_ok(), asked.blocks));
+        }
         if result.is_err() {
             self.failures += 1;
             if let Request::Write { .. } = asked.request {
@@ -231,7 +252,7 @@ impl Model {
             }
             // A read may have passed a write that was answered, and even flushed, before it.
             let contents = self.contents(*block);
-            let after_crash = self.after_crash;
+            let after_crash = self.after_crash || self.by_hosts;
             let may_be = |(i, (version, _)): &(usize, (&Version, _))| match after_crash {
                 true => !version.past,
                 false => i >= known,
@@ -244,8 +265,7 @@ impl Model {
                 found.iter().zip(*content).all(|(found, tag)| found.is_none_or(|found| found == *tag))
             };
             let mut ok = may.iter().any(fits);
-            if !ok && self.after_crash && (self.no_replay || versions.iter().any(|(version, _)| version.full))
-            {
+            if !ok && after_crash && (self.no_replay || versions.iter().any(|(version, _)| version.full)) {
                 ok = found.iter().enumerate().all(|(i, found)| {
                     found.is_none_or(|found| may.iter().any(|content| content[i] == found))
                 });
@@ -255,6 +275,39 @@ impl Model {
                 self.adopted.insert(*block, found.map(Option::unwrap_or_default));
             }
         }
+    }
+
+    /// A host has its answer to a write.
+    pub(crate) fn host_wrote(&mut self, blocks: &Versions, good: bool, durable: bool) {
+        for (block, version) in blocks {
+            let version = &mut self.blocks[*block as usize][*version];
+            (version.answered, version.failed) = (good, !good);
+        }
+        if good && durable {
+            self.flushed(blocks);
+        }
+    }
+
+    /// A flush of a host was good.
+    pub(crate) fn host_flushed(&mut self, blocks: &Versions) {
+        self.flushed(blocks);
+    }
+
+    /// A flush of a host failed: what was written to these blocks before may be lost, and it knows.
+    pub(crate) fn host_was_told(&mut self, blocks: Range<u64>) {
+        for block in blocks {
+            self.since[block as usize] = self.blocks[block as usize].len();
+        }
+    }
+
+    /// Requests without an answer.
+    pub(crate) fn waiting(&self) -> Vec<(RequestId, Request)> {
+        self.asked.iter().map(|(id, asked)| (*id, asked.request)).collect()
+    }
+
+    /// A request is given up.
+    pub(crate) fn forget(&mut self, id: RequestId) {
+        self.asked.remove(&id);
     }
 
     pub(crate) fn crashed(&mut self) {

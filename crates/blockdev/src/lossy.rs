@@ -1,0 +1,54 @@
+//! Devices that may lose what they have answered, and go on.
+
+use crate::IoError;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Who asks for something.
+#[derive(Debug, Clone)]
+pub struct Asker {
+    /// What tells this host from all others; zeros for this process itself.
+    pub host: [u8; 32],
+    /// True once the connection is gone over which the answer goes.
+    pub gone: Arc<AtomicBool>,
+}
+
+impl Asker {
+    /// This process.
+    #[must_use]
+    pub fn own() -> Self {
+        Self { host: [0; 32], gone: Arc::default() }
+    }
+
+    /// Whether its connection is gone.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        // Relaxed: it is only ever raised.
+        self.gone.load(Ordering::Relaxed)
+    }
+}
+
+/// A device that may lose writes which it has answered and not flushed, and goes on: the caches of
+/// its drives lost power, and it did not. Each host is told by a Flush of its own that fails.
+pub trait Lossy: Send + Sync {
+    /// How often it has lost writes, as far as it knows. What was written before the count rose may
+    /// be lost. What is answered after that is there.
+    fn losses(&self) -> u64;
+
+    /// A host writes: losses from now on concern it.
+    fn writes(&self, asker: &Asker);
+
+    /// The flush of a host.
+    ///
+    /// # Errors
+    /// As [`flush`](crate::BlockDevice::flush). And if writes were lost of which the host was not
+    /// told yet: once for each loss, and again if the connection of the answer is lost.
+    fn flush_of(&self, asker: &Asker) -> Result<(), IoError>;
+
+    /// Makes everything durable that was answered, as part of something else. Whoever relies on it
+    /// compares [`losses`](Self::losses) before the first write and after this.
+    ///
+    /// # Errors
+    /// If the medium fails. Never for what was lost before: that is told to a Flush.
+    fn settle(&self) -> Result<(), IoError>;
+}

@@ -1,0 +1,27 @@
+//! Members that are older than the others: copies that were taken while the array was in service.
+
+use crate::assemble::MemberLook;
+use pumice_units::Role;
+use std::collections::BTreeSet;
+
+/// The members whose head lacks what the others prove to have been on all members, of an array
+/// whose heads know its newest superblocks, with the count `events`. A crash leaves none:
+///
+/// * Superblocks with a count are written when heads that announce it are durable on all members.
+/// * A record says which horizon, and which generation, was durable in the heads of all members
+///   when it was written.
+pub(crate) fn are_older(members: &[Option<MemberLook>], events: u64) -> BTreeSet<Role> {
+    let here = || members.iter().flatten();
+    let proven = here()
+        .flat_map(|look| &look.records)
+        .map(|found| (found.record.generation, found.record.released))
+        .max()
+        .unwrap_or_default();
+    let is_older = |look: &MemberLook| {
+        look.head.is_some_and(|head| {
+            head.last.events.max(head.next.events) < events || (head.generation, head.released) < proven
+        })
+    };
+    let of = (0..).map(Role).zip(members);
+    of.filter(|(_, look)| look.as_ref().is_some_and(is_older)).map(|(role, _)| role).collect()
+}
