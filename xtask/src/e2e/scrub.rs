@@ -1,9 +1,10 @@
 //! `pumice scrub --json` as a process, and what it found.
 
 use super::json::Json;
+use super::mortal;
 use crate::run::Failed;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 /// What scrubbing an array takes that a kernel is writing to, over nodes.
 const LIVE: [&str; 0] = [];
@@ -25,9 +26,22 @@ pub(crate) struct Finding {
     pub(crate) repaired: bool,
 }
 
+/// A member that a pass read.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ReadMember {
+    pub(crate) role: u64,
+    pub(crate) device: String,
+    /// Stripes from 0 that were read.
+    pub(crate) stripes: u64,
+}
+
 /// What a pass said.
 pub(crate) struct Pass {
     pub(crate) result: String,
+    /// Why it stopped early.
+    pub(crate) stopped: Option<String>,
+    /// By role.
+    pub(crate) read: Vec<ReadMember>,
     pub(crate) stripes: u64,
     pub(crate) checked: u64,
     pub(crate) findings: Vec<Finding>,
@@ -75,6 +89,41 @@ fn attempt_with(
     match execute(binary, state, flags, devices)? {
         (Some(2), _, said) => Ok(Err(said)),
         (code, text, said) => judge(code, &text, &said).map(Ok),
+    }
+}
+
+/// A pass under way. It is killed when it is dropped.
+pub(crate) struct Running(Option<Child>);
+
+impl Running {
+    /// Begins a pass over drives of a node.
+    pub(crate) fn begin(binary: &Path, state: &Path, flags: &[&str], port: u16) -> Result<Self, Failed> {
+        let mut command = mortal(binary);
+        arguments(&mut command, state, flags, &urls(&[port]));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().map(|child| Self(Some(child))).map_err(not_run)
+    }
+
+    /// Whether it goes on.
+    pub(crate) fn goes_on(&mut self) -> bool {
+        self.0.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Waits for its end.
+    pub(crate) fn finish(mut self) -> Result<Pass, Failed> {
+        let child = self.0.take().ok_or_else(|| Failed("pumice scrub was not begun".to_owned()))?;
+        let (code, text, said) = ended(child.wait_with_output().map_err(not_run)?);
+        judge(code, &text, &said)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            // A child that has ended is no error.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -156,11 +205,21 @@ fn execute(
     devices: &[String],
 ) -> Result<(Option<i32>, String, String), Failed> {
     let mut command = Command::new(binary);
+    arguments(&mut command, state, flags, devices);
+    Ok(ended(command.stdin(Stdio::null()).output().map_err(not_run)?))
+}
+
+fn arguments(command: &mut Command, state: &Path, flags: &[&str], devices: &[String]) {
     command.args(["scrub", "--json", "--quiet", "--state-dir"]).arg(state).args(flags).args(devices);
-    let out = command.stdin(Stdio::null()).output();
-    let out = out.map_err(|error| Failed(format!("pumice scrub: {error}")))?;
+}
+
+fn not_run(error: std::io::Error) -> Failed {
+    Failed(format!("pumice scrub: {error}"))
+}
+
+fn ended(out: Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok((out.status.code(), text(&out.stdout), text(&out.stderr)))
+    (out.status.code(), text(&out.stdout), text(&out.stderr))
 }
 
 fn judge(code: Option<i32>, text: &str, said: &str) -> Result<Pass, Failed> {
@@ -183,8 +242,14 @@ fn read(document: &Json) -> Option<Pass> {
     let all: Option<Vec<Finding>> = document.list("findings")?.iter().map(finding).collect();
     let (undecided, findings): (Vec<_>, Vec<_>) =
         all?.into_iter().partition(|finding| UNDECIDED.contains(&finding.verdict.as_str()));
+    let member = |json: &Json| {
+        let (role, stripes) = (json.number("role")?, json.number("stripes")?);
+        Some(ReadMember { role, device: json.text("device")?.to_owned(), stripes })
+    };
     Some(Pass {
         result: document.text("result")?.to_owned(),
+        stopped: document.text("stopped").map(str::to_owned),
+        read: document.list("read")?.iter().map(member).collect::<Option<_>>()?,
         stripes: document.field("array")?.number("stripes")?,
         checked: document.number("stripes_checked")?,
         findings,

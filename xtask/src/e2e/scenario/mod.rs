@@ -3,6 +3,7 @@
 mod admin;
 mod array;
 mod change;
+mod changes_under;
 mod connect;
 mod cut;
 mod discard;
@@ -51,7 +52,7 @@ impl Scenario {
 }
 
 /// All, in order.
-pub(crate) const SCENARIOS: [Scenario; 22] = [
+pub(crate) const SCENARIOS: [Scenario; 23] = [
     Scenario { name: "connect", short: true, run: connect::one_queue },
     Scenario { name: "queues", short: true, run: connect::several_queues },
     Scenario { name: "verify", short: true, run: verify::run },
@@ -69,6 +70,7 @@ pub(crate) const SCENARIOS: [Scenario; 22] = [
     Scenario { name: "cut", short: false, run: cut::bare },
     Scenario { name: "cut-bitmap", short: false, run: cut::with_bitmap },
     Scenario { name: "change", short: false, run: change::run },
+    Scenario { name: "changes-under", short: true, run: changes_under::run },
     Scenario { name: "mirrors", short: false, run: mirrors::run },
     Scenario { name: "volume", short: false, run: volume::run },
     Scenario { name: "volume-crash", short: false, run: volume_crash::run },
