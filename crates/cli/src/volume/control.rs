@@ -128,7 +128,7 @@ fn ask_all(
         // A silent one holds up nobody but its thread.
         std::thread::Builder::new().name("ask".to_owned()).spawn(move || {
             let answer = match UnixStream::connect(&socket) {
-                Ok(stream) => Some(converse(&socket, stream, &Ask::Status)),
+                Ok(stream) => Some(converse(&socket, &stream, &Ask::Status)),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => None,
                 Err(error) => Some(Err(Failure::new(format!("{}: {error}", socket.display())))),
             };
@@ -191,17 +191,17 @@ pub(super) fn find(folder: &Path, volume: &str) -> Result<PathBuf, Failure> {
 pub(super) fn ask(socket: &Path, ask: &Ask) -> Result<Shown, Failure> {
     let stream = UnixStream::connect(socket)
         .map_err(|error| Failure::new(format!("{}: {error}", socket.display())))?;
-    converse(socket, stream, ask)
+    converse(socket, &stream, ask)
 }
 
-fn converse(socket: &Path, stream: UnixStream, ask: &Ask) -> Result<Shown, Failure> {
+fn converse(socket: &Path, stream: &UnixStream, ask: &Ask) -> Result<Shown, Failure> {
     let wrong = |what: String| Failure::new(format!("{}: {what}", socket.display()));
     let patience = if *ask == Ask::Stop { STOP_TIME + PATIENCE } else { ANSWER_TIME };
     let mut line = serde_json::to_vec(ask).map_err(|error| wrong(error.to_string()))?;
     line.push(b'\n');
     Timed::new(&stream, PATIENCE).write_all(&line).map_err(|error| wrong(error.to_string()))?;
     let mut answer = Vec::new();
-    let mut reader = BufReader::new(Timed::new(&stream, patience).take(ANSWER));
+    let mut reader = BufReader::new(Timed::new(stream, patience).take(ANSWER));
     reader.read_until(b'\n', &mut answer).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => no_answer(socket),
         _ => wrong(error.to_string()),

@@ -74,7 +74,7 @@ impl Nodes {
                 hostid: [7; 16],
                 digests: DigestPolicy::Off,
                 deadline: Duration::from_secs(20),
-            silent: pumice_remote::log_silence,
+                silent: pumice_remote::log_silence,
             };
             let node: Arc<dyn DataNode> = Arc::new(RemoteNode::connect(dial).unwrap());
             // Commands of the connection before may be under way yet.

@@ -75,7 +75,7 @@ impl Nodes {
                 hostid: [7; 16],
                 digests: DigestPolicy::Off,
                 deadline: Duration::from_secs(20),
-            silent: pumice_remote::log_silence,
+                silent: pumice_remote::log_silence,
             };
             let node = RemoteNode::connect(dial).unwrap();
             if self.held {

@@ -26,7 +26,7 @@ fn connect(server: &Server) -> Arc<dyn DataNode> {
         hostid: [7; 16],
         digests: DigestPolicy::Off,
         deadline: Duration::from_secs(20),
-            silent: pumice_remote::log_silence,
+        silent: pumice_remote::log_silence,
     };
     Arc::new(RemoteNode::connect(dial).unwrap())
 }
