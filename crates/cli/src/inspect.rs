@@ -1,8 +1,8 @@
 //! `pumice inspect`.
 
 use crate::access::{Access, metadata};
-use crate::devices::expand;
 use crate::failure::Failure;
+use crate::opening::expand;
 use crate::probed::Probed;
 use crate::probing::probe_each;
 use crate::remote::hosts_of;

@@ -18,6 +18,7 @@ mod leaving;
 mod log;
 mod node;
 mod node_processes;
+mod opening;
 #[cfg(test)]
 mod paired;
 mod plan;

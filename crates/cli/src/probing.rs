@@ -2,8 +2,8 @@
 //! which of its superblocks counts, the others decide, on whatever machine they are.
 
 use crate::access::{Access, probe_named};
-use crate::devices::open_beside;
 use crate::failure::Failure;
+use crate::opening::open_beside;
 use crate::probed::{Place, Probed};
 use crate::remote::{RemoteName, connect, hold, told_apart};
 use crate::tagged;

@@ -3,9 +3,10 @@
 mod show;
 
 use crate::access::{Access, metadata};
-use crate::devices::{Placement, assemble_of, expand, place};
+use crate::devices::{Placement, assemble_of, place};
 use crate::failure::Failure;
 use crate::identity::default_state_dir;
+use crate::opening::expand;
 use crate::say::say;
 use crate::text::{print, print_json};
 use clap::{Args, Subcommand};

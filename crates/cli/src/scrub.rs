@@ -8,9 +8,10 @@ mod human;
 pub(crate) use args::ScrubArgs;
 
 use crate::access::Access;
-use crate::devices::{assemble_of, expand, place, taken_into_use};
+use crate::devices::{assemble_of, place, taken_into_use};
 use crate::failure::Failure;
 use crate::identity::default_state_dir;
+use crate::opening::expand;
 use crate::probed::Probed;
 use crate::progress::Display;
 use crate::remote::hosts_of;

@@ -129,8 +129,8 @@ impl Signature {
         self.claims.iter().map(|claim| claim.bytes.end).max()
     }
 
-    /// Whether it is of this device. One that says it is larger is of an array that begins with this
-    /// device.
+    /// Whether it is of this device. One that says it is larger is of an array that begins with
+    /// this device.
     fn is_of(&self, device_bytes: u64) -> bool {
         self.end().is_none_or(|end| end <= device_bytes)
     }
@@ -196,8 +196,8 @@ impl fmt::Display for Conflict {
     }
 }
 
-/// Lists what else a device holds, other than what says it is larger than the device: that is held by
-/// an array which begins with the device. What cannot be read is as if it held nothing.
+/// Lists what else a device holds, other than what says it is larger than the device: that is held
+/// by an array which begins with the device. What cannot be read is as if it held nothing.
 #[must_use]
 pub fn signatures(device: &dyn ReadAt) -> Vec<Signature> {
     let disk = Disk::new(device, 0..device.size_bytes());
@@ -221,7 +221,8 @@ fn at_start(disk: &Disk<'_>) -> Vec<Signature> {
     found
 }
 
-/// The first of `found`, the [`signatures`] of the device, by which `superblock` may not be its own.
+/// The first of `found`, the [`signatures`] of the device, by which `superblock` may not be its
+/// own.
 #[must_use]
 pub fn conflict(superblock: &Superblock, device_bytes: u64, found: &[Signature]) -> Option<Conflict> {
     let place = superblock.super_offset.get() * SECTOR;

@@ -37,8 +37,8 @@ pub struct MemberRecord {
     pub ppl: Option<Ppl>,
     /// The state of the journal, on a journal device.
     pub journal: Option<Journal>,
-    /// What else the device holds, if it was looked for: not if the operator named the format of the
-    /// superblock, or the array is in use.
+    /// What else the device holds, if it was looked for: not if the operator named the format of
+    /// the superblock, or the array is in use.
     pub foreign: Vec<Signature>,
 }
 
@@ -149,7 +149,8 @@ pub fn probe_for(device: &dyn ReadAt, known: Known) -> Result<Option<MemberRecor
             Err(error) => drop(unreadable.get_or_insert(error)),
         }
     }
-    // Users of an array in use may write what they like into it: it is known, and looked at no more.
+    // Users of an array in use may write what they like into it: it is known, and looked at no
+    // more.
     let foreign = match good.is_empty() || known.metadata.is_some() {
         true => Vec::new(),
         false => signatures(device),

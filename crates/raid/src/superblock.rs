@@ -197,8 +197,8 @@ impl Superblock {
 
     /// Whether all that another superblock of the device describes lies in this one's data area, so
     /// that it may be of an array inside this one. One whose data reach farther calls bytes its own
-    /// that no user of this array has. 0.90 does not say where its data lie, so it may be of the whole
-    /// device.
+    /// that no user of this array has. 0.90 does not say where its data lie, so it may be of the
+    /// whole device.
     #[must_use]
     pub fn holds_whole(&self, other: &Self) -> bool {
         let end = other.data_offset.get().saturating_add(other.data_size.get());

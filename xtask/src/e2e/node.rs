@@ -81,7 +81,8 @@ impl Node {
         let log = log.map_err(|error| Failed(format!("{}: {error}", setting.log.display())))?;
         let mut command = mortal(&setting.binary);
         command.args(setting.arguments(port)?);
-        // The same names serve in the scenarios beside this one: its instance is the scenario's own.
+        // The same names serve in the scenarios beside this one: its instance is the scenario's
+        // own.
         command.arg("--state-dir").arg(setting.log.with_file_name("state"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().map_err(|error| Failed(format!("pumice node: {error}")))?;

@@ -2,8 +2,8 @@
 
 use super::ScrubArgs;
 use crate::access::Access;
-use crate::devices::open_here;
 use crate::failure::Failure;
+use crate::opening::open_here;
 use crate::remote::{RemoteName, connect};
 use crate::tagged;
 use crate::text::{count, print, print_json};

@@ -199,7 +199,7 @@ fn converse(socket: &Path, stream: &UnixStream, ask: &Ask) -> Result<Shown, Fail
     let patience = if *ask == Ask::Stop { STOP_TIME + PATIENCE } else { ANSWER_TIME };
     let mut line = serde_json::to_vec(ask).map_err(|error| wrong(error.to_string()))?;
     line.push(b'\n');
-    Timed::new(&stream, PATIENCE).write_all(&line).map_err(|error| wrong(error.to_string()))?;
+    Timed::new(stream, PATIENCE).write_all(&line).map_err(|error| wrong(error.to_string()))?;
     let mut answer = Vec::new();
     let mut reader = BufReader::new(Timed::new(stream, patience).take(ANSWER));
     reader.read_until(b'\n', &mut answer).map_err(|error| match error.kind() {

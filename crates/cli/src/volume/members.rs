@@ -1,7 +1,7 @@
 //! Devices of volumes: opened for writing, with exclusive access.
 
-use crate::devices::loop_over;
 use crate::failure::Failure;
+use crate::opening::loop_over;
 use crate::probed::Place;
 use crate::probing::probe_drives;
 use crate::remote::{RemoteName, connect, hold, told_apart};

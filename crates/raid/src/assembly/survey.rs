@@ -175,7 +175,10 @@ impl Survey {
     /// Members with the marks of another use.
     fn strangers(&mut self) {
         let geometry = self.newest().geometry().ok();
-        let members = self.members().map(|(role, m)| (role, m.device.as_str(), &m.record));
+        let members = self.members().map(|(role, m)| {
+            let record = &m.record;
+            (role, m.device.as_str(), &record.superblock, record.foreign.as_slice())
+        });
         let found = strangers(members, geometry.as_ref()).map(Box::new);
         self.errors.extend(found.map(AssemblyError::Strangers));
     }

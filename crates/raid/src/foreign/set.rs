@@ -7,7 +7,7 @@ use pumice_units::{Role, StripeIndex};
 use super::{Kind, Signature};
 use crate::geometry::Geometry;
 use crate::metadata::Metadata;
-use crate::probe::MemberRecord;
+use crate::superblock::Superblock;
 
 /// The reason why devices with superblocks of one array may not be its members any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,20 +38,20 @@ impl fmt::Display for Strangers {
     }
 }
 
-/// Looks for formats on members that cannot be what the array holds.
+/// Looks for formats on members that cannot be what the array holds. A member is its role, its
+/// name, its superblock and the formats on it.
 ///
 /// Where the data of the array begin at the start of the device (0.90 and usually 1.0), a member
 /// shows what the array holds there. A table, a volume or a file system of the array is one, with
 /// one id; and a partition table stands at the start of the array. `geometry`: of an array with
-/// parity, whose parity shows what the data happen to add up to. In other formats there is nothing to
-/// compare.
+/// parity, whose parity shows what the data happen to add up to. In other formats there is nothing
+/// to compare.
 pub fn strangers<'m>(
-    members: impl Iterator<Item = (Role, &'m str, &'m MemberRecord)>,
+    members: impl Iterator<Item = (Role, &'m str, &'m Superblock, &'m [Signature])>,
     geometry: Option<&Geometry>,
 ) -> Option<Strangers> {
     let mut seen: Vec<(&str, &Signature)> = Vec::new();
-    for (role, device, record) in members {
-        let superblock = &record.superblock;
+    for (role, device, superblock, foreign) in members {
         let at_end = matches!(superblock.metadata, Metadata::V0_90 | Metadata::V1_0);
         if !at_end || superblock.data_offset.get() != 0 {
             continue;
@@ -68,7 +68,7 @@ pub fn strangers<'m>(
             found: found.clone(),
             other: other.map(|(device, found)| (device.to_owned(), found.clone())),
         };
-        for found in &record.foreign {
+        for found in foreign {
             if begins > 0 && matches!(found.kind, Kind::Dos | Kind::Gpt) {
                 return Some(report(found, None));
             }

@@ -19,8 +19,8 @@ const LOGICAL: usize = 64;
 /// The most entries of a GPT that are read.
 const ENTRIES: u32 = 1024;
 
-/// The partition tables of a disk: two, if one of DOS with partitions of its own stands before a GPT
-/// that it does not protect.
+/// The partition tables of a disk: two, if one of DOS with partitions of its own stands before a
+/// GPT that it does not protect.
 pub(super) fn find(disk: &Disk<'_>) -> Vec<Signature> {
     let head = disk.head();
     let entries = dos_entries(head).unwrap_or_default();
@@ -92,8 +92,8 @@ fn dos(disk: &Disk<'_>, head: &[u8], entries: &[Entry]) -> Signature {
     found
 }
 
-/// The logical partitions in an extended one: a chain of tables, each with a partition and the place
-/// of the next.
+/// The logical partitions in an extended one: a chain of tables, each with a partition and the
+/// place of the next.
 fn logical(disk: &Disk<'_>, extended: &Entry) -> Vec<Range<u64>> {
     let mut out = Vec::new();
     let mut table = extended.start;

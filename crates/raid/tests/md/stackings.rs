@@ -1,5 +1,5 @@
-//! Stale and foreign metadata, one use of a disk after another, at all the places where formats have
-//! theirs. The array that is found is of the last use, or none is.
+//! Stale and foreign metadata, one use of a disk after another, at all the places where formats
+//! have theirs. The array that is found is of the last use, or none is.
 
 use crate::devices::{Sparse, spec};
 use pumice_raid::layout::Level;
@@ -198,7 +198,8 @@ fn dos_sector(entries: &[(u8, u64, u64)], id: u32) -> Vec<u8> {
     sector
 }
 
-/// Writes a table with one partition, up to `end` or as far as the table lets it; returns its bytes.
+/// Writes a table with one partition, up to `end` or as far as the table lets it; returns its
+/// bytes.
 fn make_table(disk: &mut Sparse, table: Table, end: u64, draw: &mut Draw) -> Range<u64> {
     let id = draw.next() as u32;
     let last = disk.size / SECTOR;
