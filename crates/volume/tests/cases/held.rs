@@ -310,7 +310,7 @@ fn history(seed: u64, rule: Option<Rule>, omit: Option<Omit>) -> u64 {
     let setup = setup(seed, true);
     let mut world = World::new(seed, &Setup { stripes: setup.stripes.max(4), ..setup });
     world.omit = rule;
-    world.together = seed % 3 == 0;
+    world.together = seed.is_multiple_of(3);
     world.start().unwrap();
     world.model.by_hosts = true;
     let mut served = Served { world, losses: Losses::default(), asked: BTreeMap::new(), omit, told: 0 };
