@@ -83,7 +83,8 @@ impl IoError {
     /// Whether it tells of writes that were answered and may be lost.
     #[must_use]
     pub fn is_lost_writes(&self) -> bool {
-        self.source.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<LostWrites>)
+        let Some(source) = self.source.get_ref() else { return false };
+        source.is::<LostWrites>()
     }
 
     /// An integrity check of these bytes failed (EILSEQ in Linux). A repeated read fails in the

@@ -398,7 +398,13 @@ impl Carrier {
                 }
             }
             (Err(error), part) => {
-                self.remember(role, &error);
+                // What nodes do not do together, this host does: the member is as good as before, and
+                // a drive or node that has failed is found then.
+                if matches!(part, Part::Update { makes: true, .. } | Part::Fetch { .. }) {
+                    tracing::debug!(member = %role, %error, "not done by the nodes");
+                } else {
+                    self.remember(role, &error);
+                }
                 match part {
                     // Which rows is asked one by one.
                     Part::Rows { op, role, rows, at } if error.kind() == ErrorKind::Media => {

@@ -108,7 +108,7 @@ pub enum OpenError {
     Missing(Vec<Role>),
     /// Members are older than the others: copies that were taken while the array was in service.
     #[error(
-        "{}: older than the other members, whose superblocks or stripe logs say what it lacks; to go on without, say --degraded, and restore it with `pumice volume add`",
+        "{}: older than the other members, whose superblocks or stripe logs say what it lacks; to go on without, say --degraded, and give it back with `pumice volume add --force`",
         roles_of(.0)
     )]
     Older(Vec<Role>),

@@ -5,6 +5,7 @@ mod back;
 mod crash;
 mod erase;
 mod forged;
+mod half;
 mod near;
 mod network;
 mod plain;

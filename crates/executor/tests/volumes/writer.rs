@@ -70,7 +70,11 @@ fn a_release_leaves_the_log_as_it_is() {
     volume.device().write_at(512, &model).unwrap();
     volume.abandon();
     let drives: Vec<_> = world.disks.iter().map(member).collect();
-    release(&drives, volume_uuid(&world), None).unwrap();
+    // Who names some devices is told that others are left.
+    let some = release(&drives[..2], volume_uuid(&world), None).unwrap();
+    assert_eq!((&some.writers[..], some.left.len(), some.without_log), (&[7][..], drives.len() - 2, false));
+    let rest = release(&drives, volume_uuid(&world), None).unwrap();
+    assert_eq!((&rest.writers[..], rest.left.len()), (&[7][..], 0));
     world.options.writer = 8;
     let volume = world.open();
     let report = &volume.facts().report;

@@ -11,6 +11,7 @@ mod decay;
 mod harness;
 mod held;
 mod numbers;
+mod older;
 mod plain;
 mod rejoin;
 mod rows;

@@ -280,6 +280,9 @@ impl Model {
     /// A host has its answer to a write.
     pub(crate) fn host_wrote(&mut self, blocks: &Versions, good: bool, durable: bool) {
         for (block, version) in blocks {
+            let since = &mut self.since[*block as usize];
+            // Also if it began before the host was told: it was not under that Flush.
+            *since = if good { (*since).min(*version) } else { *since };
             let version = &mut self.blocks[*block as usize][*version];
             (version.answered, version.failed) = (good, !good);
         }
