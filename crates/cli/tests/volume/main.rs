@@ -2,6 +2,7 @@
 
 mod forged;
 mod paced;
+mod refused;
 mod scrub;
 mod world;
 
