@@ -258,7 +258,7 @@ impl<'t> Pass<'t> {
         let by_place = |f: &Finding| (f.stripe, f.chunk_offset);
         self.saved.findings.sort_by_key(by_place);
         if self.repairer.is_none() {
-            self.saved.patterns = crate::pattern::apply(&mut self.saved.findings);
+            self.saved.patterns = crate::pattern::apply(&mut self.saved.findings, self.saved.stripes_checked);
         }
         crate::astray::apply(&mut self.saved.findings);
         let (stopped, is_confirmed) = self.last_look(stopped, &course);
