@@ -3,13 +3,13 @@
 use crate::access::Access;
 use crate::failure::Failure;
 use crate::opening::user_of;
-use crate::probed::{Place, Probed};
+use crate::probed::{Place, Probed, records};
 use crate::probing::probe_all;
 use pumice_blockdev::{FileDevice, OpenMode, Options};
 use pumice_host::target::{JournalDrive, Member, Target};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
-use pumice_raid::{Array, AssemblyError, MemberRecord, assemble};
+use pumice_raid::{Array, AssemblyError, assemble};
 use pumice_units::Role;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -69,17 +69,6 @@ fn read_again<T>(
             (_, Err(error)) => return Err(error.into()),
         }
     }
-}
-
-/// Takes the records of devices that are all members of an array.
-fn records(probed: &mut [Probed]) -> Result<Vec<(String, MemberRecord)>, Failure> {
-    let mut records = Vec::new();
-    for probed in probed {
-        let record =
-            probed.record.take().ok_or_else(|| Failure::new(format!("{}: no md superblock", probed.path)))?;
-        records.push((probed.path.clone(), record));
-    }
-    Ok(records)
 }
 
 /// Assembles the array of which all devices are members.

@@ -43,6 +43,8 @@ pub(crate) struct InspectArgs {
 #[derive(Debug, Serialize)]
 struct Document {
     arrays: Vec<ArrayDocument>,
+    /// What keeps devices from being told: each is on standard error too.
+    problems: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -125,7 +127,8 @@ pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
         reports.push(report);
     }
     if args.json {
-        print_json(&Document { arrays: reports.iter().map(ArrayDocument::from).collect() });
+        let arrays = reports.iter().map(ArrayDocument::from).collect();
+        print_json(&Document { arrays, problems: problems.clone() });
     } else {
         print(&reports.iter().map(human).collect::<Vec<_>>().join("\n"));
     }

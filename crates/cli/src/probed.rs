@@ -1,8 +1,9 @@
 //! Devices that have been opened, each with its location and its superblock.
 
+use crate::failure::Failure;
 use pumice_blockdev::BlockDevice;
 use pumice_offload::DriveId;
-use pumice_raid::MemberRecord;
+use pumice_raid::{MemberRecord, ProbeError};
 use pumice_remote::RemoteNode;
 use std::sync::Arc;
 
@@ -50,4 +51,32 @@ pub(crate) fn nodes_of(probed: &[Probed]) -> Vec<Arc<RemoteNode>> {
         }
     }
     nodes
+}
+
+/// What to do about a member that has been cut short; nothing where the error is another one.
+pub(crate) fn advice(error: &ProbeError) -> &'static str {
+    match error {
+        ProbeError::Invalid(invalid) if invalid.field == "data_size" => {
+            "; to check the others, leave it out and give --degraded"
+        }
+        _ => "",
+    }
+}
+
+/// Takes the records of devices that are all members of an array.
+pub(crate) fn records(probed: &mut [Probed]) -> Result<Vec<(String, MemberRecord)>, Failure> {
+    let mut records = Vec::new();
+    let some_have_one = probed.iter().any(|device| device.record.is_some());
+    for probed in probed {
+        let record = probed.record.take().ok_or_else(|| {
+            // That of version 0.90 or 1.0 is at the end, and missing where the end is.
+            let advice = match some_have_one {
+                true => "; leave it out, with --degraded if it is a member whose end was cut off",
+                false => "",
+            };
+            Failure::new(format!("{}: no md superblock{advice}", probed.path))
+        })?;
+        records.push((probed.path.clone(), record));
+    }
+    Ok(records)
 }

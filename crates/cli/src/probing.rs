@@ -4,7 +4,7 @@
 use crate::access::{Access, probe_named};
 use crate::failure::Failure;
 use crate::opening::open_beside;
-use crate::probed::{Place, Probed};
+use crate::probed::{Place, Probed, advice};
 use crate::remote::{RemoteName, connect, hold, told_apart};
 use crate::tagged;
 use pumice_blockdev::BlockDevice;
@@ -175,7 +175,7 @@ fn read(all: Each<Unread>, metadata: Option<Metadata>) -> Each<Probed> {
             Some(Ok(record)) => record,
             Some(Err(error)) => {
                 filled.extend(of_node);
-                out.push(Err(Failure::new(format!("{path}: {error}"))));
+                out.push(Err(Failure::new(format!("{path}: {error}{}", advice(&error)))));
                 continue;
             }
             None => None,

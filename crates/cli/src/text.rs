@@ -2,6 +2,8 @@
 
 use crate::say::say;
 use crate::system::stdout_was_closed;
+use pumice_units::{is_shown, printable_lines};
+use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -35,9 +37,10 @@ pub(crate) fn delivered(written: io::Result<()>) {
     }
 }
 
-/// Writes a text to standard output. If that fails, see [`delivered`].
+/// Writes a text for people to standard output. Names that others chose are part of it: what a
+/// terminal would obey is escaped. If that fails, see [`delivered`].
 pub(crate) fn print(text: &str) {
-    delivered(write(text));
+    delivered(write(&printable_lines(text)));
 }
 
 /// Writes a JSON document and a newline.
@@ -45,9 +48,18 @@ pub(crate) fn print_json(document: &impl serde::Serialize) {
     print(&json_text(document));
 }
 
-/// A document as [`print_json`] prints it.
+/// A document as [`print_json`] prints it. Characters that a terminal does not show, which only
+/// texts have, are written by number: the document is the same.
 pub(crate) fn json_text(document: &impl serde::Serialize) -> String {
-    let mut text = serde_json::to_string_pretty(document).expect("plain data has a JSON form");
+    let plain = serde_json::to_string_pretty(document).expect("plain data has a JSON form");
+    let mut text = String::with_capacity(plain.len() + 1);
+    for c in plain.chars() {
+        if c == '\n' || is_shown(c) {
+            text.push(c);
+        } else {
+            let _ = c.encode_utf16(&mut [0; 2]).iter().try_for_each(|unit| write!(text, "\\u{unit:04x}"));
+        }
+    }
     text.push('\n');
     text
 }
@@ -88,6 +100,15 @@ pub(crate) fn count(n: u64, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_document_shows_every_character_and_stays_the_same() {
+        let name = "a\u{202e}\u{7f}\u{1b}\u{e0041}é";
+        let text = json_text(&serde_json::json!({ "name": name }));
+        assert!(text.chars().all(|c| c == '\n' || is_shown(c)), "{text}");
+        assert_eq!(printable_lines(&text), text);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap()["name"], name);
+    }
 
     #[test]
     fn tables_line_up() {

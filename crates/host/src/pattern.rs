@@ -12,6 +12,8 @@ use std::fmt;
 const ENOUGH: usize = 8;
 /// Fewest members on which `parity_q` makes a pattern.
 const Q_MEMBERS: usize = 3;
+/// Of ten stripes that were checked, how many are inconsistent at least if the array as a whole is.
+const OF_TEN: u64 = 9;
 
 /// A common feature of findings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -42,6 +44,15 @@ pub enum Pattern {
         /// Findings that share it.
         findings: usize,
     },
+    /// Nearly every stripe is inconsistent, and no single member explains it.
+    Everywhere {
+        /// Findings in those stripes.
+        findings: usize,
+        /// The stripes.
+        stripes: u64,
+        /// Stripes that were checked.
+        checked: u64,
+    },
     /// Q is wrong on several members.
     ParityQ {
         /// The roles.
@@ -65,6 +76,10 @@ impl fmt::Display for Pattern {
             Self::Place { member, chunk_offset, length, findings } => write!(
                 f,
                 "{findings} findings are {length} bytes at {chunk_offset} of the chunk, on member {member}: it was wiped, replaced or assembled wrongly; fail it and let md rebuild it"
+            ),
+            Self::Everywhere { stripes, checked, .. } => write!(
+                f,
+                "{stripes} of the {checked} stripes checked are inconsistent, and no single member explains it: the array was created over old contents without a resync (--assume-clean), or created again with another order, chunk, layout or data offset; repair nothing before that is clear"
             ),
             Self::ParityQ { members, findings } => write!(
                 f,
@@ -117,11 +132,31 @@ pub fn patterns(findings: &[Finding]) -> Vec<(Pattern, Vec<usize>)> {
     out
 }
 
-/// Makes every finding of a pattern weak, and returns the patterns.
-pub(crate) fn apply(findings: &mut [Finding]) -> Vec<Pattern> {
+/// Whether the array as a whole is inconsistent, of which `checked` stripes were checked.
+///
+/// Verdicts that name one member do not count: a member that was wiped or is stale has a pattern of
+/// its own, or is named in every stripe.
+#[must_use]
+pub fn everywhere(findings: &[Finding], checked: u64) -> Option<Pattern> {
+    let unexplained = |finding: &&Finding| {
+        matches!(
+            finding.verdict,
+            Verdict::Unlocated | Verdict::Ambiguous | Verdict::Several | Verdict::CopiesDiffer
+        )
+    };
+    let found = || findings.iter().filter(unexplained);
+    let stripes = found().map(|finding| finding.stripe).collect::<BTreeSet<u64>>().len() as u64;
+    let many = stripes >= ENOUGH as u64 && stripes.saturating_mul(10) >= checked.saturating_mul(OF_TEN);
+    many.then(|| Pattern::Everywhere { findings: found().count(), stripes, checked })
+}
+
+/// Makes every finding of a pattern weak, and returns the patterns of a pass that checked so many
+/// stripes.
+pub(crate) fn apply(findings: &mut [Finding], checked: u64) -> Vec<Pattern> {
     let found = patterns(findings);
     for index in found.iter().flat_map(|(_, group)| group) {
         findings[*index].doubt(Doubt::Pattern);
     }
-    found.into_iter().map(|(pattern, _)| pattern).collect()
+    let whole = everywhere(findings, checked);
+    whole.into_iter().chain(found.into_iter().map(|(pattern, _)| pattern)).collect()
 }

@@ -334,6 +334,13 @@ impl Array {
         self.resync == Resync::Unclean
     }
 
+    /// Whether it is known which stripes have writes waiting in a journal: always where there is
+    /// none.
+    #[must_use]
+    pub const fn is_journal_known(&self) -> bool {
+        self.journal_stripes.is_some()
+    }
+
     /// Whether nothing can be checked unless the operator declares the array settled: it is not
     /// clean, and nothing shows where writes may be under way.
     #[must_use]

@@ -2,7 +2,8 @@
 //!
 //! A log is a run of 64-bit little-endian entries: bits 10 to 63 the start, bits 0 to 9 the length
 //! (1 to 512), both in units of 2^shift sectors; all ones ends it. Places count from the **start of
-//! the device**, the offset of the data area included, as an [`Area`] does.
+//! the device**, the offset of the data area included, as an [`Area`] does. An entry of length 0
+//! names no block: mdadm before 4.5 adds devices with a log of zeros.
 
 use crate::area::Area;
 use crate::bytes::u64_at;
@@ -11,6 +12,22 @@ use crate::invalid::Invalid;
 const STRUCTURE: &str = "bad-block log";
 /// The most units of one entry.
 const MAX_LENGTH: u64 = 512;
+
+/// What is odd about the log of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Oddity {
+    /// It begins with an entry of length 0.
+    Zeros,
+    /// It cannot be read or made out, for this reason. Only on a device without a role: what it
+    /// cannot give back concerns nobody.
+    Unread(String),
+}
+
+/// Whether a log begins with an entry that names no block.
+#[must_use]
+pub fn begins_with_zeros(bytes: &[u8]) -> bool {
+    bytes.len() >= 8 && u64_at(bytes, 0) & 0x3FF == 0
+}
 
 /// Reads a log, entries in units of 2^`shift` sectors, up to its end mark or the end of `bytes`.
 ///
@@ -23,6 +40,9 @@ pub fn parse(bytes: &[u8], shift: u8) -> Result<Vec<Area>, Invalid> {
             break;
         }
         let (start, length) = (entry >> 10, entry & 0x3FF);
+        if length == 0 {
+            continue;
+        }
         if !(1..=MAX_LENGTH).contains(&length) {
             return Err(Invalid::new(STRUCTURE, "length", format_args!("{length} (entry {i})"), "1 to 512"));
         }
@@ -60,8 +80,17 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_of_length_0_names_no_block() {
+        let zeros = log(&[0; 512]);
+        assert_eq!(parse(&zeros, 0).unwrap(), []);
+        assert!(begins_with_zeros(&zeros));
+        let one = log(&[5 << 10, 7 << 10 | 2, u64::MAX]);
+        assert_eq!(parse(&one, 0).unwrap(), [Area { start: 7, sectors: 2 }]);
+        assert!(!begins_with_zeros(&log(&[u64::MAX])) && !begins_with_zeros(&[]));
+    }
+
+    #[test]
     fn impossible_entries_are_refused() {
-        assert_eq!(parse(&log(&[5 << 10]), 0).unwrap_err().field, "length");
         assert_eq!(parse(&log(&[5 << 10 | 513]), 0).unwrap_err().field, "length");
         assert_eq!(parse(&log(&[(1 << 53) << 10 | 1]), 11).unwrap_err().field, "start");
         assert_eq!(parse(&log(&[1 << 10 | 1]), 64).unwrap_err().field, "start");

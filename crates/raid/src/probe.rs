@@ -18,7 +18,7 @@ use crate::ppl::{self, Ppl};
 use crate::read_at::ReadAt;
 use crate::superblock::features::Features;
 use crate::superblock::v1::{FIXED_BYTES, MAX_BYTES};
-use crate::superblock::{MAGIC, Superblock};
+use crate::superblock::{MAGIC, Position, Superblock};
 use crate::uuid::Uuid;
 
 /// How often a journal is followed whose tail moves meanwhile.
@@ -33,6 +33,8 @@ pub struct MemberRecord {
     pub bitmap: Option<Bitmap>,
     /// The ranges that this device cannot give back, from the start of the device.
     pub bad_blocks: Vec<Area>,
+    /// What is odd about the log of those ranges, if anything is.
+    pub bad_block_oddity: Option<bad_blocks::Oddity>,
     /// The partial parity log, where the array has one.
     pub ppl: Option<Ppl>,
     /// The state of the journal, on a journal device.
@@ -301,13 +303,7 @@ pub(crate) fn read_rest(
 ) -> Result<MemberRecord, ProbeError> {
     let bitmap = superblock.bitmap.filter(|_| logs.bitmap);
     let bitmap = bitmap.map(|area| read_bitmap(device, &superblock, area)).transpose()?;
-    let mut bad_blocks = Vec::new();
-    if let Some(log) = superblock.bad_block_log.filter(|log| log.used) {
-        // The superblock bounds the log to 128 sectors.
-        let mut bytes = vec![0; (log.area.sectors * SECTOR) as usize];
-        read(device, "bad-block log", log.area.start_bytes(), &mut bytes)?;
-        bad_blocks = bad_blocks::parse(&bytes, log.shift)?;
-    }
+    let (bad_blocks, bad_block_oddity) = read_bad_blocks(device, &superblock)?;
     let several = superblock.features.has(Features::MULTIPLE_PPLS);
     let follow = |area: Area| {
         Ppl::follow(superblock.array_uuid, area.sectors.saturating_mul(SECTOR), several, |offset| {
@@ -319,7 +315,29 @@ pub(crate) fn read_rest(
     let ppl = superblock.ppl.filter(|_| logs.ppl).map(follow).transpose()?;
     let journal =
         superblock.journal_tail.map(|tail| read_journal(device, &superblock, tail.get())).transpose()?;
-    Ok(MemberRecord { superblock, bitmap, bad_blocks, ppl, journal, foreign: Vec::new() })
+    let foreign = Vec::new();
+    Ok(MemberRecord { superblock, bitmap, bad_blocks, bad_block_oddity, ppl, journal, foreign })
+}
+
+/// The bad-block log, and what is odd about it.
+fn read_bad_blocks(
+    device: &dyn ReadAt,
+    superblock: &Superblock,
+) -> Result<(Vec<Area>, Option<bad_blocks::Oddity>), ProbeError> {
+    let Some(log) = superblock.bad_block_log.filter(|log| log.used) else { return Ok((Vec::new(), None)) };
+    // The superblock bounds the log to 128 sectors.
+    let mut bytes = vec![0; (log.area.sectors * SECTOR) as usize];
+    let ranges = read(device, "bad-block log", log.area.start_bytes(), &mut bytes)
+        .and_then(|()| Ok(bad_blocks::parse(&bytes, log.shift)?));
+    match ranges {
+        Ok(ranges) => {
+            Ok((ranges, bad_blocks::begins_with_zeros(&bytes).then_some(bad_blocks::Oddity::Zeros)))
+        }
+        Err(error) if matches!(superblock.position(), Position::Spare | Position::Faulty) => {
+            Ok((Vec::new(), Some(bad_blocks::Oddity::Unread(error.to_string()))))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Reads a journal device, to which somebody may be writing.
@@ -343,8 +361,9 @@ pub(crate) fn read_journal_device(
         }
     }
     let journal = Some(Journal::Unknown("its tail moved each time that it was read"));
-    let (bad_blocks, foreign) = (Vec::new(), Vec::new());
-    Ok(MemberRecord { superblock, bitmap: None, bad_blocks, ppl: None, journal, foreign })
+    let (bad_blocks, bad_block_oddity, foreign) = (Vec::new(), None, Vec::new());
+    let (bitmap, ppl) = (None, None);
+    Ok(MemberRecord { superblock, bitmap, bad_blocks, bad_block_oddity, ppl, journal, foreign })
 }
 
 fn read_bitmap(device: &dyn ReadAt, superblock: &Superblock, area: Area) -> Result<Bitmap, ProbeError> {

@@ -11,7 +11,7 @@ use pumice_units::{Role, SECTOR, Sectors};
 use crate::area::Area;
 use crate::arrangement::Arrangement;
 use crate::geometry::{Geometry, GeometryError};
-use crate::invalid::Invalid;
+use crate::invalid::{Check, Invalid};
 use crate::layout::{Layout, Level};
 use crate::metadata::Metadata;
 use crate::mirrors::Mirrors;
@@ -282,13 +282,26 @@ pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     (sum as u32).wrapping_add((sum >> 32) as u32)
 }
 
+/// The error of a level that cannot be checked, with the array that has it.
+fn level_unknown(check: Check, level: i32, name: &str, uuid: Uuid) -> Invalid {
+    let kind = match level {
+        0 => "nothing is wrong with a RAID-0, but it has no redundancy to check",
+        -1 => "nothing is wrong with a linear array, but it has no redundancy to check",
+        _ => "the levels with redundancy",
+    };
+    let named = if name.is_empty() { String::new() } else { format!("{name}, ") };
+    Invalid::new(
+        check.0,
+        "level",
+        format_args!("{level} (array {named}uuid {uuid})"),
+        format_args!("1, 4, 5, 6 or 10: {kind}"),
+    )
+}
+
 /// A name out of bytes that end at the first zero.
 pub(crate) fn printable(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
-    let text = String::from_utf8_lossy(&bytes[..end]);
-    text.chars()
-        .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
-        .collect()
+    pumice_units::printable(&String::from_utf8_lossy(&bytes[..end]))
 }
 
 #[cfg(test)]
@@ -307,5 +320,6 @@ mod tests {
         assert_eq!(printable(b"host:vol\0garbage"), "host:vol");
         assert_eq!(printable(b"a\x1b[31m"), "a\\u{1b}[31m");
         assert_eq!(printable(&[0xFF, 0]), "\u{FFFD}");
+        assert_eq!(printable("a\u{202e}cba".as_bytes()), "a\\u{202e}cba");
     }
 }

@@ -7,10 +7,12 @@
 mod date;
 mod duration;
 mod size;
+mod text;
 
 pub use date::format_date;
 pub use duration::{ParseDurationError, parse_duration};
 pub use size::{ParseSizeError, format_binary, format_decimal, parse_size};
+pub use text::{is_shown, printable, printable_lines};
 
 use std::fmt;
 

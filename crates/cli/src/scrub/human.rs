@@ -93,6 +93,11 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
     }
     out.push_str(&pace(&report.pacing));
     let _ = writeln!(out, "missed   {}", bound_words(report, outcome.batches));
+    if matches!(report.array.level, 4 | 5) && report.result == ArrayResult::Clean {
+        out.push_str(
+            "         (a wrong order of members, chunk or layout leaves this parity right, and is not seen)\n",
+        );
+    }
     out.push_str(&wire(report));
     for (role, stripes) in &outcome.read_again {
         let _ = writeln!(
@@ -173,13 +178,25 @@ fn degraded(report: &Report) -> String {
     }
     let equations = &report.equations;
     if equations.reduced_stripes > 0 {
-        let _ = writeln!(
-            out,
-            "         {} of {} equations left in {}: damage of one member is found but not located; damage of several can go unseen",
-            equations.left,
-            equations.full,
-            count(equations.reduced_stripes, "stripe"),
-        );
+        let stripes = count(equations.reduced_stripes, "stripe");
+        let _ = match (report.array.level, equations.left) {
+            // Each copy but one is an equation.
+            (1 | 10, 0 | 1) => writeln!(
+                out,
+                "         2 copies left in {stripes}: that they differ is found, and not which of them is right"
+            ),
+            (1 | 10, left) => writeln!(
+                out,
+                "         {} of {} copies left in {stripes}: a copy that differs from the others is found and named",
+                left + 1,
+                equations.full + 1,
+            ),
+            (_, left) => writeln!(
+                out,
+                "         {left} of {} equations left in {stripes}: damage of one member is found but not located; damage of several can go unseen",
+                equations.full,
+            ),
+        };
     }
     out
 }

@@ -3,7 +3,7 @@
 
 use crate::network::Node;
 use crate::small_array::{
-    CHUNK, DATA_OFFSET, Made, RAID5, RAID6, STRIPES, damage, pumice, refusal, run, scrub,
+    CHUNK, DATA_OFFSET, Made, RAID5, RAID6, STRIPES, damage, patch, pumice, refusal, run, scrub,
 };
 use serde_json::Value;
 use std::fs::File;
@@ -206,8 +206,19 @@ fn an_inspection_says_what_the_contract_says() {
     assert_eq!(found["members"][4]["data_offset_bytes"], DATA_OFFSET);
 
     let nothing = array.folder.path().join("nothing");
-    let (code, _) = inspect(&[array.members.clone(), vec![nothing]].concat());
+    assert_eq!(document["problems"], serde_json::json!([]));
+    let (code, document) = inspect(&[array.members.clone(), vec![nothing]].concat());
     assert_eq!(code, Some(2), "a device cannot be read");
+    assert_eq!(document["problems"].as_array().unwrap().len(), 1, "{document}");
+    let striped = Made::new(RAID6);
+    striped.members.iter().for_each(|member| patch(member, |s| s.level = 0));
+    let (code, document) = inspect(&striped.members);
+    assert_eq!((code, &document["arrays"]), (Some(2), &serde_json::json!([])));
+    let problem = document["problems"][0].as_str().unwrap();
+    let (name, uuid) = (found["name"].as_str().unwrap(), found["uuid"].as_str().unwrap());
+    for words in [name, uuid, "RAID-0", "no redundancy"] {
+        assert!(problem.contains(words), "{words}: {problem}");
+    }
     let (code, document) = inspect(&array.members[..4]);
     assert_eq!(code, Some(0), "what is left can be checked");
     assert_eq!(document["arrays"][0]["state"], "degraded");

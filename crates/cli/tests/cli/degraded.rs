@@ -1,7 +1,7 @@
 //! Arrays that are checked without a member, and parts of arrays: what a program reads is what a
 //! person reads.
 
-use crate::small_array::{Made, RAID6, STRIPES, damage, patch, run, scrub};
+use crate::small_array::{Made, RAID5, RAID6, STRIPES, damage, patch, run, scrub};
 use pumice_raid::superblock::v1::{ROLE_FAULTY, ROLE_SPARE};
 use serde_json::json;
 use std::path::PathBuf;
@@ -46,6 +46,24 @@ fn a_member_that_was_only_not_named_makes_the_result_incomplete() {
     assert!(first_line(&words).starts_with("CLEAN, DEGRADED:"), "{words}");
     damage(&array, 0, 7, 0, 10);
     assert_eq!(run(state.path(), &["--degraded"], &without).0, 1, "it is still found");
+}
+
+#[test]
+fn what_one_parity_does_not_show_is_said() {
+    let array = Made::new(RAID5);
+    let (code, words) = text(&[], &array.members);
+    assert_eq!(code, Some(0), "{words}");
+    assert!(words.contains("wrong order of members"), "{words}");
+    let (_, words) = text(&[], &Made::new(RAID6).members);
+    assert!(!words.contains("wrong order of members"), "Q shows it: {words}");
+    // Old contents in place of parity.
+    for stripe in 0..STRIPES {
+        damage(&array, 1, stripe, 0, 4096);
+    }
+    let (code, words) = text(&[], &array.members);
+    assert_eq!(code, Some(1), "{words}");
+    assert!(words.contains("pattern  40 of the 40 stripes checked are inconsistent"), "{words}");
+    assert!(!words.contains("wrong order of members"), "it is for those who rely on a clean result: {words}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! RAID-1 from outside: the exit code, the first line and the words of copies that differ.
 
 use crate::small_array::{CHUNK, DATA_OFFSET, Made, RAID5, STRIPES, damage, patch, pumice, run, scrub};
-use pumice_raid::superblock::v1::ROLE_SPARE;
+use pumice_raid::superblock::v1::{ROLE_FAULTY, ROLE_SPARE};
 use serde_json::json;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -52,6 +52,19 @@ fn two_copies_that_differ_end_with_4_and_stay_as_they_are() {
     }
     let after: Vec<Vec<u8>> = array.members.iter().map(|member| std::fs::read(member).unwrap()).collect();
     assert!(before == after, "nothing was written");
+}
+
+#[test]
+fn what_a_degraded_mirror_can_tell_is_said_of_its_copies() {
+    let mut array = mirror(4);
+    for (missing, says) in [(3, "3 of 4 copies left in"), (2, "         2 copies left in")] {
+        array.members.truncate(missing);
+        array.members.iter().for_each(|member| patch(member, |s| s.dev_roles[missing] = ROLE_FAULTY));
+        let (code, words) = text(&array);
+        assert_eq!(code, Some(0), "{words}");
+        assert!(words.contains(says), "{words}");
+        assert!(!words.contains("equations left") && !words.contains("not located"), "{words}");
+    }
 }
 
 #[test]

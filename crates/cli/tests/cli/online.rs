@@ -263,14 +263,17 @@ fn a_journal_that_is_in_the_way_is_named_with_what_to_do() {
     let array = Made::new(RAID6);
     let journal = array.add_journal(geometry(&array).stripe_bytes(), &[7]);
     let state = tempfile::tempdir().unwrap();
-    let said = |devices: &[PathBuf]| {
+    let said = |devices: &[PathBuf], code: i32| {
         let output = scrub(state.path()).args(devices).output().unwrap();
-        assert_eq!(output.status.code(), Some(3));
+        assert_eq!(output.status.code(), Some(code));
         String::from_utf8(output.stdout).unwrap()
     };
-    let without = said(&array.members);
+    let without = said(&array.members, 3);
     assert!(without.contains("40 stripes") && without.contains("name it with the members"), "{without}");
-    let with = said(&[array.members.clone(), vec![journal]].concat());
+    let all = [array.members.clone(), vec![journal]].concat();
+    assert!(said(&all, 0).starts_with("CLEAN: every stripe"), "the stripe that it names is consistent");
+    damage(&array, 1, 7, 0, 100);
+    let with = said(&all, 3);
     assert!(
         with.contains("1 stripe:") && with.contains("md removes them when other writes follow"),
         "{with}"

@@ -61,7 +61,14 @@ fn truncated_members() {
     let array = Made::new(RAID6);
     let file = File::options().write(true).open(&array.members[2]).unwrap();
     file.set_len(2 << 20).unwrap();
-    refused(&array.members, &[name(&array.members[2]), "data_size", "to the end of the device"]);
+    let shorter = ["data_size", "to the end of the device", "bytes shorter than when", "--degraded"];
+    refused(&array.members, &[&[name(&array.members[2])], &shorter[..]].concat());
+    // As it says.
+    let mut others = array.members.clone();
+    others.remove(2);
+    let state = tempfile::tempdir().unwrap();
+    let output = scrub(state.path()).arg("--degraded").args(&others).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     file.set_len(5000).unwrap();
     refused(&array.members, &[name(&array.members[2]), "superblock"]);
     file.set_len(0).unwrap();
@@ -190,7 +197,7 @@ fn what_is_no_member_at_all() {
     // A file of zeros as large as a drive; looked at only where superblocks lie.
     let zeros = folder.join("zeros");
     File::create(&zeros).unwrap().set_len(1 << 40).unwrap();
-    refused(&with(zeros.clone()), &["zeros", "no md superblock"]);
+    refused(&with(zeros.clone()), &["zeros", "no md superblock", "--degraded"]);
     refused(&[zeros], &["no md superblock"]);
 
     let pipe = folder.join("pipe");

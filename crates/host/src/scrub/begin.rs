@@ -91,7 +91,19 @@ fn fresh(target: &Target, options: &Options) -> Result<Begun, HostError> {
     let identity = u64::from_le_bytes(std::array::from_fn(|i| identity[i])).max(1);
     let (read, _) = target.premises();
     let saved = SavedPass::new(target.array().uuid(), date::now(), identity, key, read);
+    let saved = SavedPass { tagged: tagged(target)?, ..saved };
     Ok(Begun { saved, schedule, resumed: false })
+}
+
+/// Roles of the members whose blocks are compared with their tags.
+fn tagged(target: &Target) -> Result<Vec<u16>, HostError> {
+    let mut roles = Vec::new();
+    for (role, _) in target.members() {
+        if target.tag_format(role)?.is_some() {
+            roles.push(role.0);
+        }
+    }
+    Ok(roles)
 }
 
 fn schedule(target: &Target, range: &Range<u64>, batch: u64, order: Order) -> Schedule {
@@ -127,6 +139,10 @@ fn resumed(
     let (now, _) = target.premises();
     if let Some(difference) = saved.read.differs_from(&now) {
         observer.note(&format!("{changed} ({difference})"));
+        return fresh(target, options);
+    }
+    if saved.tagged != tagged(target)? {
+        observer.note(&format!("{changed} (the members whose tags are read were others)"));
         return fresh(target, options);
     }
     let schedule = schedule(target, &key.range, key.batch, key.order);

@@ -23,7 +23,7 @@ impl Pass<'_> {
     /// Repairs the findings, stripe by stripe. Returns the reason if it ended early.
     pub(super) fn mend(&mut self, course: &Course<'_>) -> Option<StopReason> {
         let repairer = self.repairer.take()?;
-        self.saved.patterns = crate::pattern::apply(&mut self.saved.findings);
+        self.saved.patterns = crate::pattern::apply(&mut self.saved.findings, self.saved.stripes_checked);
         let stopped = self.mend_all(&repairer, course);
         self.repairer = Some(repairer);
         stopped

@@ -18,6 +18,7 @@ mod mend;
 mod options;
 mod outcome;
 mod pace;
+mod pending;
 mod run;
 mod settle;
 pub(crate) mod settling;

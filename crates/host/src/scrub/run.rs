@@ -58,6 +58,10 @@ pub fn run(
     let stopped = course
         .run(&mut pass, observer)
         .or_else(|| pass.look_again(observer).err().map(|error| course.reason(&error)))
+        .or_else(|| {
+            let looked = pass.look_at_pending(&mut course.schedule.skipped);
+            looked.err().map(|error| course.reason(&error))
+        })
         // A repair rests on what was read.
         .or_else(|| match pass.repairer {
             Some(_) => pass.confirm_at_end().err().map(|error| course.reason(&error)),
@@ -107,6 +111,17 @@ pub(super) struct Pass<'t> {
     /// Whether the last save succeeded, or none was tried yet.
     is_saving: bool,
     pace: PaceWaits,
+    /// Not in `saved`: a resumed pass looks at them anew.
+    pub(super) extra: Extra,
+}
+
+/// Stripes that were checked although the plan leaves them out.
+#[derive(Debug, Default)]
+pub(super) struct Extra {
+    /// How many.
+    pub(super) stripes: u64,
+    /// Bytes of all present members in them.
+    pub(super) bytes: u64,
 }
 
 impl<'t> Pass<'t> {
@@ -166,6 +181,7 @@ impl<'t> Pass<'t> {
             saved_at: now,
             is_saving: true,
             pace: PaceWaits::default(),
+            extra: Extra::default(),
         };
         Ok((Course::new(target, stop, schedule, options.reconnect, may_reconnect), pass))
     }
@@ -242,7 +258,7 @@ impl<'t> Pass<'t> {
         let by_place = |f: &Finding| (f.stripe, f.chunk_offset);
         self.saved.findings.sort_by_key(by_place);
         if self.repairer.is_none() {
-            self.saved.patterns = crate::pattern::apply(&mut self.saved.findings);
+            self.saved.patterns = crate::pattern::apply(&mut self.saved.findings, self.saved.stripes_checked);
         }
         crate::astray::apply(&mut self.saved.findings);
         let (stopped, is_confirmed) = self.last_look(stopped, &course);
@@ -273,10 +289,10 @@ impl<'t> Pass<'t> {
             stripes_asked: saved.key.range.end - saved.key.range.start,
             patterns: saved.patterns,
             read_again: self.target.error_account().stripes_read_again(),
-            stripes_checked: saved.stripes_checked,
+            stripes_checked: saved.stripes_checked + self.extra.stripes,
             skipped: course.schedule.skipped,
             rechecked: saved.rechecked,
-            bytes_checked: saved.bytes_checked,
+            bytes_checked: saved.bytes_checked + self.extra.bytes,
             pacing,
             ledger: saved.ledger,
             tags: saved.tags,

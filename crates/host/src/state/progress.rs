@@ -98,6 +98,9 @@ pub(crate) struct SavedPass {
     pub(crate) key: PassKey,
     /// The array as it was read.
     pub(crate) read: Premises,
+    /// Roles of the members whose blocks were compared with their tags.
+    #[serde(default)]
+    pub(crate) tagged: Vec<u16>,
     pub(crate) batches_done: usize,
     pub(crate) stripes_checked: u64,
     pub(crate) rechecked: u64,
@@ -125,6 +128,7 @@ impl SavedPass {
             pass,
             key,
             read,
+            tagged: Vec::new(),
             batches_done: 0,
             stripes_checked: 0,
             rechecked: 0,

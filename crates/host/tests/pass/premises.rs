@@ -126,22 +126,25 @@ fn superblocks_that_are_gone_or_of_another_array_make_a_pass_incomplete() {
     assert!(why.contains("now belong to array"), "{why}");
 }
 
+/// Stops a pass when some stripes are checked.
+pub(crate) struct AfterSome<'f>(pub(crate) &'f Stop);
+
+impl Observer for AfterSome<'_> {
+    fn progress(&mut self, progress: &Progress) {
+        if progress.stripes >= 8 {
+            self.0.raise();
+        }
+    }
+    fn finding(&mut self, _: &Finding) {}
+    fn note(&mut self, _: &str) {}
+}
+
 /// Interrupts a pass, changes the array, and resumes it: the notes of the second run.
 fn resumed_after(without: &[u16], change: &dyn Fn(&World)) -> (Vec<String>, u64, usize) {
     let folder = tempfile::tempdir().unwrap();
     let state = StateFiles::open(folder.path(), UUID).unwrap();
     let world = World::new(RAID6, 8);
     let flag = Stop::new();
-    struct AfterSome<'f>(&'f Stop);
-    impl Observer for AfterSome<'_> {
-        fn progress(&mut self, progress: &Progress) {
-            if progress.stripes >= 8 {
-                self.0.raise();
-            }
-        }
-        fn finding(&mut self, _: &Finding) {}
-        fn note(&mut self, _: &str) {}
-    }
     // Member 2 is damaged in a stripe of the first part.
     world.damage(Role(2), 1, 0, 9, 1);
     let base = Options { batch: Some(4), accept_degraded: true, ..options(1) };

@@ -383,6 +383,21 @@ fn a_pattern_over_the_pass_takes_the_strength_and_is_told() {
 }
 
 #[test]
+fn an_array_that_is_inconsistent_as_a_whole_is_told() {
+    // Old contents on one member, which one parity cannot name.
+    let scrubbed = |kind: Kind, stripes: u64| {
+        let world = World::new(kind, 6);
+        (0..stripes).for_each(|stripe| world.scramble(1, stripe, 64 * stripe, 4000, stripe + 1));
+        world.scrub(1, Method::Stripe, 1)
+    };
+    let outcome = scrubbed(RAID5, 19);
+    let whole = Pattern::Everywhere { findings: outcome.findings.len(), stripes: 19, checked: 20 };
+    assert_eq!(outcome.patterns, [whole]);
+    assert_eq!(scrubbed(RAID5, 17).patterns, [], "three stripes of twenty are right");
+    assert_eq!(scrubbed(RAID6, 20).patterns, [], "one member explains it");
+}
+
+#[test]
 fn damages_by_chance_are_no_pattern() {
     let world = World::new(Kind { stripes: 60, ..RAID6 }, 6);
     let good = world.contents();

@@ -1,11 +1,14 @@
 //! Findings on drives that others may be writing: what is read again before they count, and what
 //! becomes of them where the array has changed.
 
-use crate::world::{Kind, RAID6, World, options, pass, patch};
+use crate::world::{Kind, RAID6, UUID, World, options, pass, patch};
 use pumice_blockdev::{BlockDevice, HookedDevice};
 use pumice_host::finding::{Unsettled, Verdict};
 use pumice_host::pass::StopReason;
+use pumice_host::repair::RepairPolicy;
 use pumice_host::scrub::{Options, Outcome};
+use pumice_host::state::StateFiles;
+use pumice_raid::plan::SkipReason;
 use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::v1::V1;
 use pumice_units::Role;
@@ -150,6 +153,36 @@ fn a_finding_counts_where_the_journal_does_not_hold_its_stripe() {
     world.journal_names(&[19]);
     let outcome = pass(&target, None, &in_use());
     assert!(outcome.is_complete() && outcome.findings.len() == 6, "{:?}", outcome.findings);
+}
+
+/// md leaves its last entry in the journal of an array that it stops.
+#[test]
+fn a_consistent_stripe_that_the_journal_of_a_stopped_array_names_is_checked() {
+    let mut world = World::new(RAID6, 6);
+    world.add_journal();
+    world.journal_names(&[7, 9]);
+    let outcome = pass(&world.target(2, &[]), None, &options(1));
+    assert!(outcome.is_complete() && outcome.skipped.is_empty(), "{:?}", outcome.skipped);
+    assert_eq!((outcome.stripes_checked, outcome.bytes_checked), (20, 20 * 6 * 16384));
+    // What the journal may put right is no finding, and is not written.
+    world.damage(Role(1), 9, 100, 30, 0x5A);
+    let before = world.contents();
+    let repairing = Options { repair: Some(RepairPolicy::Likely), ..options(1) };
+    let folder = tempfile::tempdir().unwrap();
+    let state = StateFiles::open(folder.path(), UUID).unwrap();
+    let outcome = pass(&world.target(1, &[]), Some(&state), &repairing);
+    assert_eq!(outcome.skipped.get(&SkipReason::JournalPending), Some(&1));
+    assert!(outcome.findings.is_empty() && !outcome.is_complete());
+    assert_eq!(outcome.stripes_checked, 19);
+    assert!(world.contents() == before);
+    // Nor is a sector that a drive refuses.
+    let mut lost = World::new(RAID6, 6);
+    lost.add_journal();
+    lost.journal_names(&[9]);
+    let at = lost.data_offset + 9 * 16384;
+    lost.devices[2].lose(at..at + 512);
+    let outcome = pass(&lost.target(1, &[]), None, &options(1));
+    assert_eq!((outcome.skipped.get(&SkipReason::JournalPending), outcome.findings.len()), (Some(&1), 0));
 }
 
 #[test]

@@ -1,13 +1,16 @@
 //! Drives with tags: parity and tags are two witnesses.
 
 use crate::altered::Altered;
+use crate::premises::AfterSome;
 use crate::world::{Kind, RAID5, RAID6, UUID, World, options, pass};
 use pumice_blockdev::{BlockDevice, MemoryDevice};
 use pumice_host::Method;
 use pumice_host::finding::{Certainty, Doubt, Misdirected, Says, Strength, Verdict};
+use pumice_host::pass::StopReason;
 use pumice_host::repair::RepairPolicy;
-use pumice_host::scrub::{Options, Outcome};
+use pumice_host::scrub::{Options, Outcome, run};
 use pumice_host::state::StateFiles;
+use pumice_host::stop::Stop;
 use pumice_protect::guard::Guard;
 use pumice_protect::origin::Origin;
 use pumice_tags::file::{SharedMedium, TagFile};
@@ -267,6 +270,21 @@ fn adopted_tags_never_acquit_and_tags_that_came_with_the_data_do() {
     assert_eq!(finding.witness.as_ref().unwrap().says, Says::Acquits);
     assert!(!protected.repair(RepairPolicy::Strong).findings[0].repaired);
     assert_eq!(protected.world.contents(), damaged);
+}
+
+#[test]
+fn a_pass_that_began_without_tags_is_not_resumed_with_them() {
+    let protected = Protected::written(RAID6, 512);
+    let folder = tempfile::tempdir().unwrap();
+    let state = StateFiles::open(folder.path(), UUID).unwrap();
+    let flag = Stop::new();
+    let base = Options { batch: Some(4), ..options(1) };
+    let bare = protected.world.target(1, &[]);
+    let stopped = run(&bare, Some(&state), &base, &mut AfterSome(&flag), &flag).unwrap();
+    assert_eq!(stopped.stopped, Some(StopReason::Interrupted));
+    let outcome = protected.scrub_over(1, Some(&state), &Options { resume: true, batch: None, ..options(1) });
+    let blocks = RAID6.chunk / 512 * u64::from(RAID6.disks) * RAID6.stripes;
+    assert_eq!(outcome.tags.unwrap()[Origin::Written as usize], blocks, "every tag was compared");
 }
 
 #[test]

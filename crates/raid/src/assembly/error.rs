@@ -219,6 +219,22 @@ pub enum Note {
         /// The member.
         device: String,
     },
+    /// A bad-block log in use that names no block.
+    #[error(
+        "{device}: its bad-block log is in use and holds zeros, as mdadm before 4.5 wrote them; it names no block. Linux 6.12 and later refuse such a device: remove the log with mdadm --assemble --update=force-no-bbl, or clear a spare with mdadm --zero-superblock and add it with mdadm 4.5 or later"
+    )]
+    BadBlockLogOfZeros {
+        /// The device.
+        device: String,
+    },
+    /// The bad-block log of a device without a role cannot be made out.
+    #[error("{device} is left out: {why}; it is no member, so that this concerns nothing that is checked")]
+    BadBlockLogUnread {
+        /// The spare or faulty device.
+        device: String,
+        /// Why not.
+        why: String,
+    },
     /// A device that was removed; another one now has its number in the array.
     #[error("{device} is left out: its superblock is old, and {other} now has its place in the array")]
     Superseded {

@@ -7,6 +7,7 @@ use std::ops::Range;
 use pumice_units::{Role, Sectors};
 
 use super::error::{AssemblyError, Note};
+use crate::bad_blocks::Oddity;
 use crate::foreign::strangers;
 use crate::journal::Journal;
 use crate::ppl::Ppl;
@@ -328,7 +329,7 @@ impl Survey {
     }
 
     fn take_notes(&mut self) {
-        let mut notes = Vec::new();
+        let mut notes: Vec<Note> = self.bad_block_notes().collect();
         let size = self.newest().size;
         let clean = self.newest().resync == Resync::Done;
         for (_, member) in self.members() {
@@ -354,6 +355,18 @@ impl Survey {
             notes.push(Note::Unclean);
         }
         self.notes.extend(notes);
+    }
+
+    /// Notes about odd bad-block logs.
+    fn bad_block_notes(&self) -> impl Iterator<Item = Note> {
+        let ours = self.devices.iter().filter(|d| d.standing != Standing::Foreign);
+        ours.filter_map(|d| {
+            let device = d.device.clone();
+            Some(match d.record.bad_block_oddity.as_ref()? {
+                Oddity::Zeros => Note::BadBlockLogOfZeros { device },
+                Oddity::Unread(why) => Note::BadBlockLogUnread { device, why: why.clone() },
+            })
+        })
     }
 
     /// The journal device.

@@ -6,7 +6,7 @@
 use pumice_units::{Role, Sectors};
 
 use super::features::Features;
-use super::{MAGIC, Position, Reshape, Resync, Superblock, checksum};
+use super::{MAGIC, Position, Reshape, Resync, Superblock, checksum, level_unknown};
 use crate::area::Area;
 use crate::bytes::{array, put, u32_at, u64_at};
 use crate::geometry::{MAX_CHUNK, MIN_CHUNK};
@@ -294,13 +294,8 @@ impl V0 {
 
     fn check_level(&self, check: Check) -> Result<(Level, Option<Layout>), Invalid> {
         let Some(level) = Level::from_number(self.level.cast_signed()) else {
-            let found = self.level.cast_signed();
-            return Err(Invalid::new(
-                check.0,
-                "level",
-                found,
-                "1, 4, 5, 6 or 10, the levels with redundancy",
-            ));
+            let uuid = Uuid(self.set_uuid).swap_words();
+            return Err(level_unknown(check, self.level.cast_signed(), "", uuid));
         };
         let layout = Layout::from_number(level, self.layout);
         let unused = match level {

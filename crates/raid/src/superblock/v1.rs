@@ -4,7 +4,9 @@
 use pumice_units::{Role, Sectors};
 
 use super::features::Features;
-use super::{BadBlockLogPlace, MAGIC, Position, Reshape, Resync, Superblock, checksum, printable};
+use super::{
+    BadBlockLogPlace, MAGIC, Position, Reshape, Resync, Superblock, checksum, level_unknown, printable,
+};
 use crate::area::Area;
 use crate::bytes::{all_zero, array, i16_at, i32_at, put, u16_at, u32_at, u64_at};
 use crate::geometry::{MAX_CHUNK, MIN_CHUNK};
@@ -28,6 +30,8 @@ pub const ROLE_SPARE: u16 = 0xFFFF;
 pub const ROLE_FAULTY: u16 = 0xFFFE;
 /// Role table entry: the journal.
 pub const ROLE_JOURNAL: u16 = 0xFFFD;
+/// Bit of a role table entry that Synology's md sets in the role of a member with errors.
+const ROLE_ERRORS: u16 = 0x8000;
 
 /// The largest bad-block log that is read, in sectors: 8192 entries. md makes it 8 sectors.
 const MAX_BAD_BLOCK_LOG: u16 = 128;
@@ -290,12 +294,8 @@ impl V1 {
 
     fn check_level(&self, check: Check) -> Result<(Level, Option<Layout>), Invalid> {
         let Some(level) = Level::from_number(self.level) else {
-            return Err(Invalid::new(
-                check.0,
-                "level",
-                self.level,
-                "1, 4, 5, 6 or 10, the levels with redundancy",
-            ));
+            let name = printable(&self.set_name);
+            return Err(level_unknown(check, self.level, &name, Uuid(self.set_uuid)));
         };
         // md ignores the layout of RAID-4, mdadm writes 0.
         let layout = Layout::from_number(level, self.layout);
@@ -344,6 +344,7 @@ impl V1 {
             ROLE_FAULTY => Ok(Position::Faulty),
             ROLE_JOURNAL => Ok(Position::Journal),
             role if u32::from(role) < limit => Ok(Position::Active(Role(role))),
+            role if u32::from(role & !ROLE_ERRORS) < limit => Ok(Position::Faulty),
             role => Err(Invalid::new(
                 check.0,
                 "dev_roles",
@@ -377,8 +378,11 @@ impl V1 {
         let room = device_sectors.saturating_sub(self.data_offset);
         let on_device = format_args!("below {device_sectors}, the sectors of the device").to_string();
         check.that(self.data_offset < device_sectors, "data_offset", self.data_offset, on_device)?;
-        let rest =
-            format_args!("at most {room}, the sectors from data_offset to the end of the device").to_string();
+        let lacking = self.data_size.saturating_sub(room).saturating_mul(512);
+        let rest = format_args!(
+            "at most {room}, the sectors from data_offset to the end of the device: the device is {lacking} bytes shorter than when the array was made"
+        )
+        .to_string();
         check.that(self.data_size <= room, "data_size", self.data_size, rest)?;
         check.that(
             self.size >= u64::from(self.chunk) && self.size <= u64::MAX >> 10,

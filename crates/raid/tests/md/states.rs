@@ -8,7 +8,9 @@ use pumice_raid::bitmap::Region;
 use pumice_raid::inspect::MemberState;
 use pumice_raid::plan::{Kind, SkipReason};
 use pumice_raid::ppl::Ppl;
-use pumice_raid::{Array, AssemblyError, InspectReport, MemberRecord, assemble};
+use pumice_raid::superblock::features::Features;
+use pumice_raid::superblock::v1::{MAX_BYTES, V1};
+use pumice_raid::{Array, AssemblyError, InspectReport, MemberRecord, Metadata, ReadAt, assemble};
 use pumice_units::{Role, StripeIndex};
 
 macro_rules! state {
@@ -123,6 +125,40 @@ fn bad_blocks_count_from_the_start_of_the_device() {
     // read a place that two members' logs named, failed at that reckoning.
     let array = assemble(state!("bad-blocks")).unwrap();
     assert_eq!(skips(&array), [(16..17, SkipReason::BadBlock)]);
+}
+
+/// A set of the state "spare" whose devices' bad-block logs have these bytes, and are in use.
+fn with_logs(device: usize, bytes: &[u8]) -> Vec<(String, MemberRecord)> {
+    let mut devices = parse(include_str!("../data/states/spare.txt"));
+    let of = &mut devices[device];
+    let mut superblock = vec![0; MAX_BYTES];
+    of.read_exact_at(4096, &mut superblock).unwrap();
+    let mut fields = V1::decode(&superblock, Metadata::V1_2).unwrap();
+    fields.feature_map |= Features::BAD_BLOCKS;
+    of.write(4096, &fields.encode());
+    of.write((8 + i64::from(fields.bblog_offset)) as u64 * 512, bytes);
+    records(&devices)
+}
+
+#[test]
+fn a_bad_block_log_of_zeros_names_no_block() {
+    for device in [0, 4] {
+        let array = assemble(with_logs(device, &[0; 4096])).unwrap();
+        assert_eq!((skips(&array), array.state()), (vec![], State::Clean));
+        let name = format!("m{device}");
+        let said = |note: &Note| matches!(note, Note::BadBlockLogOfZeros { device } if *device == name);
+        assert!(array.notes().iter().any(said), "{:?}", array.notes());
+    }
+}
+
+#[test]
+fn the_bad_block_log_of_a_spare_concerns_nothing_that_is_checked() {
+    // An entry of 513 sectors.
+    let wrong = (5_u64 << 10 | 513).to_le_bytes();
+    let array = assemble(with_logs(4, &wrong)).unwrap();
+    assert_eq!(skips(&array), []);
+    let said = |note: &Note| matches!(note, Note::BadBlockLogUnread { device, .. } if device == "m4");
+    assert!(array.notes().iter().any(said), "{:?}", array.notes());
 }
 
 #[test]

@@ -187,6 +187,38 @@ fn fields_out_of_range_are_named() {
     );
 }
 
+#[test]
+fn a_level_without_redundancy_names_the_array() {
+    let mut superblock = golden();
+    superblock.level = 0;
+    let error = V1::parse(&superblock.encode(), Metadata::V1_2, DEVICE).unwrap_err().to_string();
+    for words in ["level is 0", "host:vol", "00112233:44556677:8899aabb:ccddeeff", "no redundancy"] {
+        assert!(error.contains(words), "{words}: {error}");
+    }
+    let mut old = v0();
+    old.level = u32::MAX;
+    let error = V0::parse(&old.encode(), 1 << 17).unwrap_err().to_string();
+    assert!(error.contains("level is -1") && error.contains("uuid a0a0a0a0"), "{error}");
+}
+
+#[test]
+fn a_device_that_was_cut_short_is_said_to_be_shorter() {
+    let sectors = 2048 + 129_024 - 3;
+    let error = V1::parse(&golden().encode(), Metadata::V1_2, sectors).unwrap_err();
+    assert_eq!(error.field, "data_size");
+    assert!(error.to_string().contains("the device is 1536 bytes shorter than when"), "{error}");
+}
+
+/// Synology's md marks a member with errors in its role.
+#[test]
+fn a_role_with_the_bit_of_errors_is_not_in_sync() {
+    let mut superblock = golden();
+    superblock.dev_roles[1] = 0x8001;
+    let view = V1::parse(&superblock.encode(), Metadata::V1_2, DEVICE).unwrap();
+    assert_eq!(view.position_of(1), Position::Faulty);
+    assert_eq!(blamed(|s| s.dev_roles[1] = 0x8004), "dev_roles", "there is no role 4");
+}
+
 /// RAID-1 has no chunk and one layout; the layouts of RAID-10 are those of copies.
 #[test]
 fn levels_of_copies_have_their_own_fields() {
