@@ -70,7 +70,9 @@ impl Node {
     fn start(folder: &Path, drives: &[&str]) -> Self {
         let mut command = pumice(&["node", "--listen", "127.0.0.1:0", "--state-dir"]);
         command.arg(folder.join("node"));
-        drives.iter().for_each(|drive| drop(command.args(["--drive", drive])));
+        for drive in drives {
+            command.args(["--drive", drive]);
+        }
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
