@@ -62,7 +62,7 @@ fn truncated_members() {
     let file = File::options().write(true).open(&array.members[2]).unwrap();
     file.set_len(2 << 20).unwrap();
     let shorter = ["data_size", "to the end of the device", "bytes shorter than when", "--degraded"];
-    refused(&array.members, &[&[name(&array.members[2])], &shorter[..]].concat());
+    refused(&array.members, &[&[name(&array.members[2])][..], &shorter[..]].concat());
     // As it says.
     let mut others = array.members.clone();
     others.remove(2);
