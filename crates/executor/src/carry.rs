@@ -398,8 +398,8 @@ impl Carrier {
                 }
             }
             (Err(error), part) => {
-                // What nodes do not do together, this host does: the member is as good as before, and
-                // a drive or node that has failed is found then.
+                // What nodes do not do together, this host does. The member is as good as before: a
+                // drive or node that has failed is found then.
                 if matches!(part, Part::Update { makes: true, .. } | Part::Fetch { .. }) {
                     tracing::debug!(member = %role, %error, "not done by the nodes");
                 } else {

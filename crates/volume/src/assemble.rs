@@ -219,7 +219,12 @@ pub fn assemble(
     }
     let mut report = Report { discarded: any_head && !ours, ..Report::default() };
     let mut fail = Vec::new();
-    let older = if ours { are_older(&members, sb.events) } else { BTreeSet::new() };
+    let heads = (0..).map(Role).zip(&members).filter_map(|(role, look)| {
+        let look = look.as_ref()?;
+        Some((role, look.head?, &look.records[..]))
+    });
+    let heads: Vec<_> = heads.filter(|_| ours).collect();
+    let older = are_older(&heads, sb.events);
     older.iter().for_each(|role| members[role.index()] = None);
     report.older = behind.into_iter().chain(older).filter(|role| members[role.index()].is_none()).collect();
     for role in 0..layout.members() {

@@ -1,6 +1,6 @@
 //! Members that are older than the others: copies that were taken while the array was in service.
 
-use crate::assemble::MemberLook;
+use crate::log::{Head, LoggedBlocks};
 use pumice_units::Role;
 use std::collections::BTreeSet;
 
@@ -10,18 +10,15 @@ use std::collections::BTreeSet;
 /// * Superblocks with a count are written when heads that announce it are durable on all members.
 /// * A record says which horizon, and which generation, was durable in the heads of all members
 ///   when it was written.
-pub(crate) fn are_older(members: &[Option<MemberLook>], events: u64) -> BTreeSet<Role> {
-    let here = || members.iter().flatten();
-    let proven = here()
-        .flat_map(|look| &look.records)
+pub(crate) fn are_older(logs: &[(Role, Head, &[LoggedBlocks])], events: u64) -> BTreeSet<Role> {
+    let proven = logs
+        .iter()
+        .flat_map(|(_, _, records)| *records)
         .map(|found| (found.record.generation, found.record.released))
         .max()
         .unwrap_or_default();
-    let is_older = |look: &MemberLook| {
-        look.head.is_some_and(|head| {
-            head.last.events.max(head.next.events) < events || (head.generation, head.released) < proven
-        })
+    let is_older = |head: &Head| {
+        head.last.events.max(head.next.events) < events || (head.generation, head.released) < proven
     };
-    let of = (0..).map(Role).zip(members);
-    of.filter(|(_, look)| look.as_ref().is_some_and(is_older)).map(|(role, _)| role).collect()
+    logs.iter().filter(|(_, head, _)| is_older(head)).map(|(role, ..)| *role).collect()
 }

@@ -289,7 +289,7 @@ fn execute(job: &mut Job, read: &mut Option<SharedBuffer>) -> Result<bool, Fault
     if let (true, true, Some(lossy)) = (whole, in_parts, device.lossy())
         && job.losses.is_some_and(|before| before != lossy.losses())
     {
-        // What it wrote first was answered to it, and nobody does it again. A Flush is told as well.
+        // What it wrote first was answered to it, and nobody does it again. A Flush is told too.
         return Err(Status::WRITE_FAULT.into());
     }
     Ok(whole)

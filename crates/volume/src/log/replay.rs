@@ -51,8 +51,8 @@ pub fn replay(logs: &[LoggedMember]) -> Replay {
     judged(logs, true)
 }
 
-/// The same; without `supersedes`, older blocks are applied over a full stripe that was logged after
-/// them.
+/// The same; without `supersedes`, older blocks are applied over a full stripe that was logged
+/// after them.
 pub(crate) fn judged(logs: &[LoggedMember], supersedes: bool) -> Replay {
     let records = || logs.iter().flat_map(|log| &log.records);
     let horizons = |of: fn(&LoggedBlocks) -> u64| records().map(of).max().unwrap_or(0);

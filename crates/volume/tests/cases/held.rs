@@ -140,8 +140,8 @@ impl Served {
             _ = self.flush(host);
             return;
         }
-        // Which of two writes to a block comes last is not defined while both are under way, and one
-        // of them may be carried out twice.
+        // Which of two writes to a block is the last is not defined while both are under way, and
+        // one of them may be carried out twice.
         let end = if (6..9).contains(&kind) { (from + 3 * len).min(own.end) } else { from + len };
         if self.asked.values().any(|asked| asked.writes.start < end && from < asked.writes.end) {
             return;
