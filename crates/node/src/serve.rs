@@ -335,7 +335,7 @@ impl Server {
         let mut cut = Some(Instant::now() + PEER_TIME);
         while self.threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < until {
             if cut.take_if(|cut| Instant::now() >= *cut).is_some() {
-                self.shared.offload().cut_peers();
+                self.shared.offload().peers.cut();
             }
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -1,6 +1,5 @@
 //! A tag file on its medium: header, log, pages and kept blocks.
 
-mod abreast;
 mod change;
 mod error;
 mod examine;
@@ -15,7 +14,6 @@ use crate::header::{BadHeader, Header, MAX_SERIAL};
 use crate::kept::{Contents, Kept, KeptArea, KeptError, Why, is_bad_sector};
 use crate::page::{Found, Page};
 use crate::recovery::Recovery;
-use abreast::abreast;
 pub(crate) use change::sizes_for;
 pub use error::{Census, OnStale, Recovered, TagError};
 pub use examine::check_drive;
@@ -41,8 +39,6 @@ const OLD_SLOTS: Slots = Slots { version: 1, ..SLOTS };
 /// The alignment of the log.
 const LOG_ALIGN: u32 = 512;
 
-/// Bytes of pages that are encoded before they are written, about.
-const STORED: usize = 8 << 20;
 /// Most groups of pages that are read at once.
 const LOADED: usize = 32;
 
@@ -379,7 +375,7 @@ impl TagFile {
         Ok(Page::none_is_lost(geometry, bytes.as_chunks().0, *identity, first))
     }
 
-    /// Writes pages to their places, in any order. Durable after [`sync`](Self::sync).
+    /// Writes pages to their places, in ascending order. Durable after [`sync`](Self::sync).
     ///
     /// # Errors
     /// If the medium fails.
@@ -388,33 +384,21 @@ impl TagFile {
     }
 
     fn store_pages<'p>(&self, pages: impl Iterator<Item = (u64, &'p Page)>) -> io::Result<()> {
-        let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
-        let (mut next, mut bytes) = (u64::MAX, 0);
-        for (number, page) in pages {
+        let mut run: Vec<u8> = Vec::new();
+        let (mut first, mut pages) = (0, pages.peekable());
+        while let Some((number, page)) = pages.next() {
+            if run.is_empty() {
+                first = number;
+            }
+            run.extend_from_slice(&page.encode(self.header.identity, number));
             // Pages that follow each other are written at once.
-            if next != number || runs.last().is_none_or(|(_, run)| run.len() >= 1 << 20) {
-                if bytes >= STORED {
-                    self.store_runs(&runs)?;
-                    runs.clear();
-                    bytes = 0;
-                }
-                runs.push((number, Vec::new()));
+            if pages.peek().is_none_or(|(next, _)| *next != number + 1) || run.len() >= 1 << 20 {
+                // The sync brings them to the medium, many at a time.
+                self.medium.write_soon(self.header.geometry.page_at(first), &run)?;
+                run.clear();
             }
-            let page = page.encode(self.header.identity, number);
-            bytes += page.len();
-            if let Some((_, run)) = runs.last_mut() {
-                run.extend_from_slice(&page);
-            }
-            next = number + 1;
         }
-        self.store_runs(&runs)
-    }
-
-    fn store_runs(&self, runs: &[(u64, Vec<u8>)]) -> io::Result<()> {
-        // The sync brings them to the medium, many at a time.
-        let store =
-            |(first, run): &(u64, Vec<u8>)| self.medium.write_soon(self.header.geometry.page_at(*first), run);
-        abreast(runs, store).into_iter().collect()
+        Ok(())
     }
 
     /// Makes pages durable.

@@ -86,7 +86,7 @@ pub(super) struct Offload {
     results: Results,
     traffic: Arc<Traffic>,
     counts: ParityCounts,
-    peers: PeerLinks,
+    pub(super) peers: PeerLinks,
     paths: Paths,
 }
 
@@ -153,11 +153,6 @@ impl Offload {
     /// A queue is gone, and its results with it.
     pub(super) fn forget(&self, queue: QueueId) {
         self.results.forget(queue);
-    }
-
-    /// Ends all connections to peers.
-    pub(super) fn cut_peers(&self) {
-        self.peers.cut();
     }
 
     /// The pace of the drives.

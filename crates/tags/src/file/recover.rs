@@ -1,20 +1,17 @@
 //! Makes a drive and its tags consistent after a crash.
 
-use super::abreast::abreast;
-use super::{Found, Recovered, TagError, TagFile};
+use super::{Recovered, TagError, TagFile};
 use crate::kept::{Contents, KeptArea, Why};
 use crate::page::{self, Origin, Page, Tag};
 use crate::recovery::{Outcome, Recovery};
 use pumice_blockdev::{BlockDevice, IoError};
 use pumice_durable::Medium;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 
 /// Blocks that are read at a time.
 const AT_ONCE: u64 = 256;
-/// Bytes and ranges that are read before they are judged, about: many requests are under way.
-const AHEAD_BYTES: usize = 8 << 20;
-const AHEAD: usize = 1024;
 /// Pages in memory, after which they are written to their places: 32 MiB. Few in tests, so that
 /// cuts meet this.
 const PAGES_AT_ONCE: usize = if cfg!(test) { 2 } else { 65_536 };
@@ -24,13 +21,6 @@ struct Torn {
     block: u64,
     found: Vec<u8>,
     data: Vec<u8>,
-}
-
-/// A range that was read: its bytes, and whether all of them could be.
-struct Seen {
-    range: Range<u64>,
-    bytes: Vec<u8>,
-    whole: bool,
 }
 
 /// A recovery under way.
@@ -49,23 +39,11 @@ pub(super) struct Recovering<'r> {
 impl Recovering<'_> {
     /// Recovers every block of the log. Durable when it returns.
     pub(super) fn run(mut self) -> Result<Recovered, TagError> {
-        let mut ranges = self.recovery.ranges(AT_ONCE).peekable();
-        let size = self.file.header.geometry.block_bytes();
-        while ranges.peek().is_some() {
-            let (mut ahead, mut bytes) = (Vec::new(), 0);
-            while ahead.len() < AHEAD
-                && bytes < AHEAD_BYTES
-                && let Some(range) = ranges.next()
-            {
-                bytes += (range.end - range.start) as usize * size;
-                ahead.push(range);
-            }
-            for seen in self.see(&ahead)? {
-                let torn = self.judge(seen)?;
-                self.write_again(&torn)?;
-                if self.pages.len() >= PAGES_AT_ONCE {
-                    self.store()?;
-                }
+        for range in self.recovery.ranges(AT_ONCE) {
+            let torn = self.judge(range)?;
+            self.write_again(&torn)?;
+            if self.pages.len() >= PAGES_AT_ONCE {
+                self.store()?;
             }
         }
         self.store()?;
@@ -84,29 +62,12 @@ impl Recovering<'_> {
         Ok(())
     }
 
-    /// Reads ranges, and their pages.
-    fn see(&mut self, ranges: &[Range<u64>]) -> Result<Vec<Seen>, TagError> {
-        let (file, drive) = (self.file, self.drive);
-        let geometry = file.header.geometry;
-        let size = geometry.block_bytes();
-        let pages: BTreeSet<u64> =
-            ranges.iter().flat_map(Clone::clone).map(|block| geometry.place(block).0).collect();
-        let pages: Vec<u64> = pages.into_iter().filter(|page| !self.pages.contains_key(page)).collect();
-        for (number, found) in pages.iter().zip(abreast(&pages, |page| file.load(*page))) {
-            self.loaded(*number, found?);
-        }
-        Ok(abreast(ranges, |range| {
-            let mut bytes = vec![0; (range.end - range.start) as usize * size];
-            let whole = drive.read_at(range.start * size as u64, &mut bytes).is_ok();
-            Seen { range: range.clone(), bytes, whole }
-        }))
-    }
-
     /// Puts the tags of a range into the pages. Returns the blocks to write again.
-    fn judge(&mut self, seen: Seen) -> Result<Vec<Torn>, TagError> {
+    fn judge(&mut self, range: Range<u64>) -> Result<Vec<Torn>, TagError> {
         let geometry = self.file.header.geometry;
         let size = geometry.block_bytes();
-        let Seen { range, mut bytes, whole } = seen;
+        let mut bytes = vec![0; (range.end - range.start) as usize * size];
+        let whole = self.drive.read_at(range.start * size as u64, &mut bytes).is_ok();
         let mut torn = Vec::new();
         for (block, bytes) in range.zip(bytes.chunks_exact_mut(size)) {
             let readable = whole || can_read(self.drive, block * size as u64, bytes)?;
@@ -135,18 +96,16 @@ impl Recovering<'_> {
     }
 
     fn page(&mut self, number: u64) -> Result<&mut Page, TagError> {
-        if !self.pages.contains_key(&number) {
-            let found = self.file.load(number)?;
-            self.loaded(number, found);
-        }
-        Ok(self.pages.get_mut(&number).expect("it was loaded"))
-    }
-
-    fn loaded(&mut self, number: u64, found: Found) {
-        if found == Found::Lost {
-            self.recovered.lost_pages.push(number);
-        }
-        self.pages.insert(number, found.page());
+        Ok(match self.pages.entry(number) {
+            Entry::Occupied(page) => page.into_mut(),
+            Entry::Vacant(at) => {
+                let found = self.file.load(number)?;
+                if found == super::Found::Lost {
+                    self.recovered.lost_pages.push(number);
+                }
+                at.insert(found.page())
+            }
+        })
     }
 
     /// Writes torn blocks again, after their contents are kept. Blocks that cannot be kept stay as
