@@ -37,6 +37,8 @@ impl Setting {
     fn arguments(&self, port: u16) -> Result<Vec<String>, Failed> {
         let mut addresses = vec![format!("127.0.0.1:{port}")];
         addresses.extend(self.second.clone());
+        // The same names serve in the scenarios beside this one: its instance is its own.
+        let state = self.log.with_file_name("state").to_string_lossy().into_owned();
         let mut arguments = vec!["node".to_owned()];
         let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
         match &self.serves {
@@ -46,13 +48,17 @@ impl Setting {
                 if let Some(port) = self.metrics {
                     add("--metrics", port.to_string());
                 }
+                add("--state-dir", state);
                 add("--block-size", block.to_string());
                 drives.iter().for_each(|drive| add("--drive", drive.clone()));
             }
             Serves::Configured(tables) => {
                 let path = self.log.with_extension("toml");
                 let metrics = self.metrics.map_or_else(String::new, |port| format!("metrics = '{port}'\n"));
-                let text = format!("listen = {addresses:?}\nnqn = {:?}\n{metrics}{tables}", self.nqn);
+                let text = format!(
+                    "listen = {addresses:?}\nnqn = {:?}\nstate_dir = {state:?}\n{metrics}{tables}",
+                    self.nqn
+                );
                 let wrong = |error: std::io::Error| Failed(format!("{}: {error}", path.display()));
                 std::fs::write(&path, text).map_err(wrong)?;
                 add("--config", path.to_string_lossy().into_owned());
@@ -81,9 +87,6 @@ impl Node {
         let log = log.map_err(|error| Failed(format!("{}: {error}", setting.log.display())))?;
         let mut command = mortal(&setting.binary);
         command.args(setting.arguments(port)?);
-        // The same names serve in the scenarios beside this one: its instance is the scenario's
-        // own.
-        command.arg("--state-dir").arg(setting.log.with_file_name("state"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().map_err(|error| Failed(format!("pumice node: {error}")))?;
         let mut line = String::new();
