@@ -101,7 +101,7 @@ impl Running {
         let mut command = mortal(binary);
         arguments(&mut command, state, flags, &urls(&[port]));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().map(|child| Self(Some(child))).map_err(not_run)
+        command.spawn().map(|child| Self(Some(child))).map_err(|error| not_run(&error))
     }
 
     /// Whether it goes on.
@@ -112,7 +112,7 @@ impl Running {
     /// Waits for its end.
     pub(crate) fn finish(mut self) -> Result<Pass, Failed> {
         let child = self.0.take().ok_or_else(|| Failed("pumice scrub was not begun".to_owned()))?;
-        let (code, text, said) = ended(child.wait_with_output().map_err(not_run)?);
+        let (code, text, said) = ended(&child.wait_with_output().map_err(|error| not_run(&error))?);
         judge(code, &text, &said)
     }
 }
@@ -206,18 +206,19 @@ fn execute(
 ) -> Result<(Option<i32>, String, String), Failed> {
     let mut command = Command::new(binary);
     arguments(&mut command, state, flags, devices);
-    Ok(ended(command.stdin(Stdio::null()).output().map_err(not_run)?))
+    let out = command.stdin(Stdio::null()).output().map_err(|error| not_run(&error))?;
+    Ok(ended(&out))
 }
 
 fn arguments(command: &mut Command, state: &Path, flags: &[&str], devices: &[String]) {
     command.args(["scrub", "--json", "--quiet", "--state-dir"]).arg(state).args(flags).args(devices);
 }
 
-fn not_run(error: std::io::Error) -> Failed {
+fn not_run(error: &std::io::Error) -> Failed {
     Failed(format!("pumice scrub: {error}"))
 }
 
-fn ended(out: Output) -> (Option<i32>, String, String) {
+fn ended(out: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (out.status.code(), text(&out.stdout), text(&out.stderr))
 }
