@@ -171,14 +171,13 @@ fn read(all: Each<Unread>, metadata: Option<Metadata>) -> Each<Probed> {
                 continue;
             }
         };
-        let record = match found.next() {
-            Some(Ok(record)) => record,
-            Some(Err(error)) => {
+        let record = match found.next().expect("a result for each device that is open") {
+            Ok(record) => record,
+            Err(error) => {
                 filled.extend(of_node);
                 out.push(Err(Failure::new(format!("{path}: {error}{}", advice(&error)))));
                 continue;
             }
-            None => None,
         };
         match (of_node, &record) {
             (Some(name), None) => empty.push(name),

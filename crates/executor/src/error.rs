@@ -2,6 +2,7 @@
 
 use pumice_offload::NodeError;
 use pumice_raid::ProbeError;
+use pumice_raid::foreign::Strangers;
 use pumice_raid::geometry::GeometryError;
 use pumice_units::Role;
 use pumice_volume::Refusal;
@@ -112,6 +113,9 @@ pub enum OpenError {
         roles_of(.0)
     )]
     Older(Vec<Role>),
+    /// Members hold something else than the array.
+    #[error("{0}")]
+    Strangers(Box<Strangers>),
     /// Another host may have the other members.
     #[error(
         "{here} of {members} members are here: over nodes more than half are needed, or another host could have the others; if no other host has run the others since, say so: --without {}",

@@ -52,5 +52,5 @@ pub use look::{Found, find, find_all};
 pub use plan::{Links, Moved, PlanSpec, Work, plan};
 pub use pumice_volume::choice::{Class, Standing, Way};
 pub use release::{Released, release};
-pub use served::{OpenOptions, ServedVolume, open};
+pub use served::{OpenOptions, ServedVolume, open, opens_without};
 pub use state::{Consistency, ControlError, Facts, Offload, Status};

@@ -4,6 +4,7 @@ use crate::drive::MemberDrive;
 use crate::error::OpenError;
 use pumice_offload::{ErrorKind, NodeError};
 use pumice_raid::bitmap::HEADER_BYTES;
+use pumice_raid::foreign::strangers;
 use pumice_raid::geometry::Geometry;
 use pumice_raid::superblock::Superblock;
 use pumice_raid::superblock::v1::{ROLE_FAULTY, ROLE_JOURNAL, ROLE_SPARE, V1};
@@ -172,6 +173,12 @@ pub(crate) fn survey(found: Vec<Found>) -> Result<Survey, OpenError> {
         members.insert(role, found);
     }
     let geometry = superblock.geometry()?;
+    let heads = members.iter().map(|(role, found)| {
+        (*role, found.drive.name(), found.superblock(), found.record.foreign.as_slice())
+    });
+    if let Some(strangers) = strangers(heads, Some(&geometry)) {
+        return Err(OpenError::Strangers(Box::new(strangers)));
+    }
     Ok(Survey { newest: superblock, geometry, members })
 }
 

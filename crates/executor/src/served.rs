@@ -110,6 +110,17 @@ pub fn open(drives: &[MemberDrive], options: &OpenOptions) -> Result<ServedVolum
     Ok(ServedVolume { facts, messages, copied, losses, thread })
 }
 
+/// How many members may be away when a volume of so many members is opened, of which `data` are
+/// needed. `majority`: as [`OpenOptions::majority`].
+#[must_use]
+pub fn opens_without(members: u16, data: u16, majority: bool) -> u16 {
+    let opens = |away: &u16| {
+        let here = members - away;
+        if majority { token::holds(here, members, data) } else { here >= data }
+    };
+    (0..=members).rev().find(opens).unwrap_or(0)
+}
+
 /// The thread of a volume, from the first look at its members to its end.
 struct Opening {
     survey: Survey,

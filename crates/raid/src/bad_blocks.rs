@@ -43,7 +43,7 @@ pub fn parse(bytes: &[u8], shift: u8) -> Result<Vec<Area>, Invalid> {
         if length == 0 {
             continue;
         }
-        if !(1..=MAX_LENGTH).contains(&length) {
+        if length > MAX_LENGTH {
             return Err(Invalid::new(STRUCTURE, "length", format_args!("{length} (entry {i})"), "1 to 512"));
         }
         let scaled = |n: u64| n.checked_mul(1_u64.checked_shl(shift.into())?);

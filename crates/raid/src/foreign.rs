@@ -192,7 +192,7 @@ impl fmt::Display for Conflict {
             }
             _ => f.write_str("one of them is of an older use, and which one cannot be told")?,
         }
-        write!(f, "; --metadata {metadata} takes the superblock for the whole device's")
+        write!(f, "; with --metadata {metadata} the superblock is taken as the whole device's own")
     }
 }
 

@@ -84,8 +84,8 @@ fn ambiguity(all: &[Superblock]) -> String {
     };
     let version = |superblock: &Superblock| format!("--metadata {}", superblock.metadata);
     format!(
-        "superblocks {} hold good, and which one counts cannot be told: the others are of an older use, or \
-         are data of its array; say it with {}",
+        "superblocks {} hold good, and nothing tells which one counts: any other was left by an older use \
+         of the device, or was written as data of the array; say it with {}",
         all.iter().map(each).collect::<Vec<_>>().join(" and "),
         all.iter().map(version).collect::<Vec<_>>().join(" or ")
     )
@@ -151,29 +151,34 @@ pub fn probe_for(device: &dyn ReadAt, known: Known) -> Result<Option<MemberRecor
             Err(error) => drop(unreadable.get_or_insert(error)),
         }
     }
-    // Users of an array in use may write what they like into it: it is known, and looked at no
-    // more.
-    let foreign = match good.is_empty() || known.metadata.is_some() {
-        true => Vec::new(),
-        false => signatures(device),
-    };
-    let chosen = choose(good, known)?;
-    if let Some(other) = chosen.as_ref().and_then(|own| conflict(own, device.size_bytes(), &foreign)) {
-        return Err(ProbeError::Foreign(Box::new(other)));
-    }
-    match (chosen, damaged) {
-        (Some(superblock), _) if superblock.journal_tail.is_some() => {
-            read_journal_device(device, superblock).map(Some)
-        }
-        (Some(superblock), _) => {
-            Ok(Some(MemberRecord { foreign, ..read_rest(device, superblock, Logs::ALL)? }))
-        }
+    match (choose(good, known)?, damaged) {
+        // Users of an array in use may write what they like into it: it is known, and looked at no
+        // more.
+        (Some(superblock), _) if known.metadata.is_some() => read_own(device, superblock).map(Some),
+        (Some(superblock), _) => read_alone(device, superblock).map(Some),
         // The array's own superblock may be the one that cannot be read.
         (None, invalid) => match (unreadable, invalid) {
             (Some(error), _) => Err(error),
             (None, Some(invalid)) => Err(invalid.into()),
             (None, None) => Ok(None),
         },
+    }
+}
+
+/// What the superblock that counts points to.
+fn read_own(device: &dyn ReadAt, superblock: Superblock) -> Result<MemberRecord, ProbeError> {
+    match superblock.journal_tail {
+        Some(_) => read_journal_device(device, superblock),
+        None => read_rest(device, superblock, Logs::ALL),
+    }
+}
+
+/// The same, and what else the device holds: nothing that claims the place of the superblock.
+fn read_alone(device: &dyn ReadAt, superblock: Superblock) -> Result<MemberRecord, ProbeError> {
+    let foreign = signatures(device);
+    match conflict(&superblock, device.size_bytes(), &foreign) {
+        Some(other) => Err(ProbeError::Foreign(Box::new(other))),
+        None => Ok(MemberRecord { foreign, ..read_own(device, superblock)? }),
     }
 }
 
@@ -212,9 +217,7 @@ pub fn probe_together(
         // A user of the array may know its UUID; a later array has another.
         let older = |other: &Superblock| other.array_uuid == one.array_uuid || other.utime < one.utime;
         if all.iter().all(older) {
-            let foreign = signatures(*device);
-            *found = probe_for(*device, Known::of(one))
-                .map(|record| record.map(|record| MemberRecord { foreign, ..record }));
+            *found = read_alone(*device, one.clone()).map(Some);
         }
     }
     found
@@ -226,10 +229,7 @@ pub fn probe_at(
     metadata: Metadata,
 ) -> Vec<Result<Option<MemberRecord>, ProbeError>> {
     let at = |device: &&dyn ReadAt| match superblock_at(*device, metadata)? {
-        Some(superblock) if superblock.journal_tail.is_some() => {
-            read_journal_device(*device, superblock).map(Some)
-        }
-        Some(superblock) => read_rest(*device, superblock, Logs::ALL).map(Some),
+        Some(superblock) => read_own(*device, superblock).map(Some),
         None => Ok(None),
     };
     devices.iter().map(at).collect()

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::say::say;
 use crate::text::{count, print, print_json};
 use clap::{Args, ValueEnum};
-use pumice_executor::{CreateSpec, MemberDrive, Released, create, erase, release};
+use pumice_executor::{CreateSpec, MemberDrive, Released, create, erase, opens_without, release};
 use pumice_initiator::DigestPolicy;
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::{Metadata, Uuid};
@@ -131,7 +131,8 @@ pub(super) fn run(args: &CreateArgs) -> Result<ExitCode, Failure> {
             Some(layout)
         }
     };
-    let drives = Devices::new(args.digest).open(&args.devices, false)?;
+    let mut devices = Devices::new(args.digest);
+    let drives = devices.open(&args.devices, false)?;
     let spec = CreateSpec {
         level: args.level,
         layout,
@@ -146,10 +147,9 @@ pub(super) fn run(args: &CreateArgs) -> Result<ExitCode, Failure> {
     let parities = usize::from(args.level.parities());
     let names = drives.iter().map(|drive| drive.name().to_owned());
     let (survived, nodes) = nodes_survived(names.clone(), parities);
-    // More than half of the members are needed to open it, if any is on a node.
-    let is_far = drives.iter().any(|drive| drive.name().starts_with("nvme://"));
-    let majority = if is_far { parities.min((drives.len() - 1) / 2) } else { parities };
-    let opens = nodes_survived(names, majority).0;
+    let (members, is_far) = (drives.len() as u16, devices.any_far());
+    let away = usize::from(opens_without(members, members - args.level.parities(), is_far));
+    let opens = nodes_survived(names, away).0;
     if nodes > 1 && survived == 0 {
         say(&format!("the drives are on {nodes} nodes, and the volume would not survive the loss of a node"));
     }
@@ -157,7 +157,7 @@ pub(super) fn run(args: &CreateArgs) -> Result<ExitCode, Failure> {
         print_json(&serde_json::json!({
             "uuid": uuid.to_string(),
             "survives": { "drives": parities, "nodes": survived },
-            "opens_without": { "drives": majority, "nodes": opens },
+            "opens_without": { "drives": away, "nodes": opens },
         }));
     } else {
         print(&format!(
@@ -167,10 +167,10 @@ pub(super) fn run(args: &CreateArgs) -> Result<ExitCode, Failure> {
             count(survived as u64, "node"),
         ));
     }
-    if (majority, opens) != (parities, survived) {
+    if (away, opens) != (parities, survived) {
         say(&format!(
             "it can be opened again without {} or {}; with fewer members here, only by `--without ROLES`",
-            count(majority as u64, "drive"),
+            count(away as u64, "drive"),
             count(opens as u64, "node"),
         ));
     }

@@ -13,5 +13,6 @@ mod plain;
 #[expect(dead_code, reason = "shared with the tests of remote nodes, which use all of it")]
 mod proxy;
 mod refusals;
+mod strangers;
 mod world;
 mod writer;

@@ -29,7 +29,7 @@ impl Pass<'_> {
         };
         let extents = self.target.array().plan(self.saved.key.range.clone());
         let held = extents.filter(|extent| extent.kind == Kind::Skip(SkipReason::JournalPending));
-        let mut extra = Extra::default();
+        let (mut extra, mut left) = (Extra::default(), *pending);
         for stripe in held.flat_map(|extent| extent.stripes) {
             if self.stop.is_raised() {
                 return Err(HostError::Interrupted);
@@ -39,11 +39,13 @@ impl Pass<'_> {
             let seen = examine_closely(self.target, &view, stripe, &[])?;
             self.saved.ledger += seen.moved;
             if seen.diagnoses.is_empty() {
-                *pending = pending.saturating_sub(1);
+                left = left.saturating_sub(1);
                 extra.stripes += 1;
                 extra.bytes += view.present() as u64 * u64::from(self.target.chunk(stripe));
             }
         }
+        // Both or none: a pass that ends before this has looked at none of them.
+        *pending = left;
         skipped.retain(|_, stripes| *stripes > 0);
         self.extra = extra;
         Ok(())

@@ -16,9 +16,8 @@ const BCACHE: [u8; 16] =
 /// What is found at the start of a disk or partition.
 pub(super) fn find(disk: &Disk<'_>) -> Vec<Signature> {
     let head = disk.head();
-    let by_sector = [fat(head), exfat(head), ntfs(head), luks(head), xfs(head), ext(head), f2fs(head)];
-    let mut found: Vec<Signature> = by_sector.into_iter().flatten().collect();
-    found.extend(swap(head));
+    let of = [fat, exfat, ntfs, luks, xfs, ext, f2fs, swap];
+    let mut found: Vec<Signature> = of.into_iter().filter_map(|format| format(head)).collect();
     if head[4096 + 24..].starts_with(&BCACHE) {
         found.push(Signature::new(Kind::Bcache, Some(uuid(head, 4096 + 40)), None));
     }
@@ -62,7 +61,7 @@ fn exfat(head: &[u8]) -> Option<Signature> {
     if !head[3..].starts_with(b"EXFAT   ") {
         return None;
     }
-    let bytes = u64_at(head, 72).checked_shl(u32::from(head[108]))?;
+    let bytes = 1_u64.checked_shl(u32::from(head[108]))?.checked_mul(u64_at(head, 72))?;
     let serial = u32_at(head, 100);
     Some(Signature::new(
         Kind::Exfat,
@@ -121,7 +120,7 @@ fn f2fs(head: &[u8]) -> Option<Signature> {
     if u32_at(head, AT) != 0xF2F5_2010 {
         return None;
     }
-    let bytes = u64_at(head, AT + 36).checked_shl(u32_at(head, AT + 16))?;
+    let bytes = 1_u64.checked_shl(u32_at(head, AT + 16))?.checked_mul(u64_at(head, AT + 36))?;
     Some(Signature::new(Kind::F2fs, Some(uuid(head, AT + 108)), Some(bytes)))
 }
 

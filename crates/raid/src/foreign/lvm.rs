@@ -1,6 +1,6 @@
 //! LVM's label, and the header of its physical volume.
 //!
-//! Layout: *LVM2 metadata format*, as read from volumes that Linux made.
+//! Layout: read off volumes that LVM 2.03 made.
 
 use std::iter::from_fn;
 

@@ -33,7 +33,7 @@ impl fmt::Display for Strangers {
         write!(
             f,
             "; so the devices may have been put to another use after they were members; \
-             --metadata {metadata} takes them for members"
+             with --metadata {metadata} they are taken as members"
         )
     }
 }

@@ -64,6 +64,26 @@ fn a_newer_superblock_is_not_outvoted() {
     assert_eq!(found[1], Some(Metadata::V1_2));
 }
 
+/// Which of several counts does not make it the device's own.
+#[test]
+fn a_superblock_that_the_others_decide_for_is_still_another_ones() {
+    let ours = spec(Metadata::V1_0, Level::Raid5, 4);
+    let mut devices = make(&ours);
+    forge(&mut devices[0], USERS);
+    let look = |devices: &[Sparse]| {
+        let devices: Vec<&dyn ReadAt> = devices.iter().map(|device| device as &dyn ReadAt).collect();
+        probe_together(&devices, Known::default()).remove(0)
+    };
+    assert_eq!(version(look(&devices)), Some(Metadata::V1_0));
+    // A swap area of the whole device.
+    let mut page = vec![0; 4096];
+    page[1024] = 1;
+    page[1028..1032].copy_from_slice(&((devices[0].size / 4096 - 1) as u32).to_le_bytes());
+    page[4086..].copy_from_slice(b"SWAPSPACE2");
+    devices[0].write(0, &page);
+    assert!(matches!(look(&devices), Err(ProbeError::Foreign(_))));
+}
+
 #[test]
 fn the_devices_that_have_only_one_superblock_decide() {
     let (spec, mut devices) = ours();
