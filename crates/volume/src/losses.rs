@@ -5,8 +5,12 @@ use std::collections::BTreeMap;
 /// Hosts that are listed, at most. Others are told too, perhaps more than once.
 const MOST: usize = 1024;
 
-/// What tells a host from all others; zeros for the process that serves the volume.
+/// What tells a host from all others, its address and its identifier; zeros for the process that
+/// serves the volume.
 pub type Host = [u8; 32];
+
+/// Bytes of the address, which come first.
+const ADDRESS: usize = 16;
 
 /// This process. It is always listed: nobody says when it writes.
 const OWN: Host = [0; 32];
@@ -110,6 +114,13 @@ impl<W: Way> Losses<W> {
         Err(Untold)
     }
 
+    /// What those know that are listed with the identifier of `host` and another address: a system
+    /// with several ways to the volume writes by one, and flushes by another.
+    fn others_told(&self, host: Host) -> Option<u64> {
+        let same = self.hosts.iter().filter(|(of, _)| **of != OWN && of[ADDRESS..] == host[ADDRESS..]);
+        same.map(|(_, known)| known.told).min()
+    }
+
     /// What a host knows. Who is taken off the list for it is owed every loss that it does not know
     /// of, and may be told again of others.
     fn known(&mut self, host: Host) -> &mut Known<W> {
@@ -122,7 +133,7 @@ impl<W: Way> Losses<W> {
                 self.unlisted = self.unlisted.min(left.map_or(0, |known| known.told));
             }
         }
-        let told = self.unlisted;
+        let told = self.others_told(host).map_or(self.unlisted, |told| told.min(self.unlisted));
         self.hosts.entry(host).or_insert(Known { told, telling: None })
     }
 }
@@ -178,6 +189,23 @@ mod tests {
         );
         assert!(!flush(&mut losses, &idle), "from its first flush on it is known");
         assert_eq!([flush(&mut losses, &host(0)), flush(&mut losses, &host(0))], [false, true]);
+    }
+
+    #[test]
+    fn a_host_that_flushes_by_another_address_is_told() {
+        let mut losses = Losses::default();
+        let (a, b) = (host(1), host(2));
+        let at = |address: u8| {
+            let mut host = a.host;
+            host[..ADDRESS].fill(address);
+            Asker { host, way: Connection::default() }
+        };
+        losses.writes(a.host);
+        losses.lose();
+        assert!(flush(&mut losses, &b), "another system");
+        assert_eq!([flush(&mut losses, &at(9)), flush(&mut losses, &at(9))], [false, true]);
+        assert_eq!([flush(&mut losses, &a), flush(&mut losses, &a)], [false, true]);
+        assert!(flush(&mut losses, &at(8)), "it was told");
     }
 
     #[test]
