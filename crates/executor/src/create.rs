@@ -1,7 +1,7 @@
 //! A new volume on new members.
 
 use crate::drive::MemberDrive;
-use crate::joining::random_uuid;
+use crate::random::random_uuid;
 use pumice_offload::{DriveRange, NodeError};
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::writer::{Format, FormatError};

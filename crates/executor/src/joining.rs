@@ -3,9 +3,9 @@
 use crate::drive::MemberDrive;
 use crate::error::OpenError;
 use crate::look::{check, check_blocks, find_known};
+use crate::random::{random, random_uuid};
 use crate::state::{Consistency, ControlError, Facts};
 use pumice_offload::NodeError;
-use pumice_raid::Uuid;
 use pumice_raid::superblock::v1::{ROLE_FAULTY, ROLE_SPARE, V1};
 use pumice_raid::{MemberRecord, Metadata, probe_for};
 use pumice_units::{Role, SECTOR};
@@ -168,19 +168,4 @@ impl Joining {
         let Self { superblock, place, nonce, serial, kept, .. } = self;
         Event::Join { role, superblock: Box::new(superblock), place, nonce, serial, node, kept }
     }
-}
-
-/// 64 bits that nobody can guess: the standard library's hasher is keyed by the system.
-pub(crate) fn random() -> u64 {
-    std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::time::Instant::now())
-}
-
-/// A UUID of version 4.
-pub(crate) fn random_uuid() -> Uuid {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&random().to_le_bytes());
-    bytes[8..].copy_from_slice(&random().to_le_bytes());
-    bytes[6] = bytes[6] & 0x0F | 0x40;
-    bytes[8] = bytes[8] & 0x3F | 0x80;
-    Uuid(bytes)
 }

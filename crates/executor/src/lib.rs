@@ -33,6 +33,7 @@ mod near;
 mod pace;
 mod plan;
 mod pool;
+mod random;
 mod ranges;
 mod release;
 mod reply;

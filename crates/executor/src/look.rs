@@ -245,7 +245,7 @@ fn read_log(
         let done = log.len() as u64;
         log.extend(found.drive.read(region.start + done, PIECE.min(region.len - done))?);
     }
-    Ok((Some(head), scan(&log, region, head.role, head.generation, head.nonce)))
+    Ok((Some(head), scan(&log, &head)))
 }
 
 /// Reads what assembly needs of one member. A sector of its stripe log that cannot be read is no

@@ -9,6 +9,7 @@
 //! A stretch is made where the first of its interims is.
 
 use crate::drive::MemberDrive;
+use crate::random::random;
 use pumice_offload::{
     DataNode, DriveId, MemoryAddress, NodeError, PathId, PeerRange, SumTo, Update, UpdateRecord,
     UpdateSource, UpdateSum,
@@ -52,6 +53,8 @@ pub(crate) struct Nodes {
     stretch: u64,
     /// Bytes of a window: of a slot.
     window: u64,
+    /// What those sums depend on.
+    secret: u64,
     /// Check sums of interims that were sent: by operation, target and node.
     sent: BTreeMap<OpId, BTreeMap<(Role, NodeNumber), u32>>,
 }
@@ -84,7 +87,8 @@ impl Nodes {
         }
         let (homes, numbers, sent) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
         let count = nodes.len() as u64;
-        let mut prepared = Self { homes, numbers, nodes, count, places: 0, stretch: 0, window, sent };
+        let secret = random();
+        let mut prepared = Self { homes, numbers, nodes, count, places: 0, stretch: 0, window, secret, sent };
         let mut memory = u64::MAX;
         for drive in drives.values() {
             memory = memory.min(memory_of(drive)?);
@@ -105,7 +109,8 @@ impl Nodes {
     pub(crate) fn planned(numbers: Vec<Option<NodeNumber>>, window: u64) -> Self {
         let count = numbers.iter().flatten().max().map_or(0, |most| u64::from(*most) + 1);
         let (homes, nodes, sent) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
-        let mut planned = Self { homes, numbers, nodes, count, places: 0, stretch: 0, window, sent };
+        let secret = 0;
+        let mut planned = Self { homes, numbers, nodes, count, places: 0, stretch: 0, window, secret, sent };
         planned.divide(PLANNED_MEMORY);
         planned
     }
@@ -271,6 +276,7 @@ impl Nodes {
             len: step.rows.count() * BLOCK as u32,
             segment: None,
             fills: step.fill.is_some(),
+            secret: self.secret,
             sources: terms.iter().map(source).collect(),
             sums: sums.collect(),
             record: step.record.as_ref().map(record),
@@ -306,13 +312,15 @@ impl Nodes {
             len: step.bytes as u32,
             segment: Some(step.segment as u32),
             fills: false,
+            secret: self.secret,
             sources: step.terms.iter().map(source).collect(),
             sums: vec![UpdateSum { to, factors: step.factors.concat() }],
             record: None,
         }
     }
 
-    /// The check sum of an interim. One that was not told has none: the node finds that it differs.
+    /// The check sum of an interim. One that was not told has none: the node finds that it differs,
+    /// because no user of the volume can make an interim whose sum under the secret is 0.
     fn told(&self, op: OpId, target: Role, node: NodeNumber) -> u32 {
         self.sent.get(&op).and_then(|sent| sent.get(&(target, node))).copied().unwrap_or_default()
     }

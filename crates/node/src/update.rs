@@ -9,6 +9,7 @@ use crate::operations::io_error;
 use pumice_buffer::AlignedBuffer;
 use pumice_offload::{DriveId, MemoryAddress, NodeError, PathId, SumTo, Update, UpdateRecord, UpdateSource};
 use pumice_parity::matrix::Matrix;
+use pumice_protect::keyed::Key;
 use pumice_units::Role;
 use pumice_volume::log::{Kind, Record};
 use pumice_volume::rows::{BLOCK, Rows, Window};
@@ -100,6 +101,9 @@ pub(crate) fn store(
     Ok(())
 }
 
+/// The key of interims' sums: stripes of 512 bytes, of which every update has a whole number.
+type InterimKey = Key<128>;
+
 /// Most bytes that a store or a stretch moves at a time, in a buffer of its own.
 const PIECE: u64 = 256 << 10;
 
@@ -126,6 +130,7 @@ fn sum(
     permit: &dyn Permit,
 ) -> Result<[u32; 2], Failed> {
     let len = update.len as usize;
+    let key = InterimKey::new(update.secret);
     let mut sums: Vec<_> = update.sums.iter().map(|_| node.spare().take(len)).collect();
     for (number, source) in update.sources.iter().enumerate() {
         permit.check()?;
@@ -150,7 +155,7 @@ fn sum(
                 memory.check("sources", address, len as u64)?;
                 let mut differs = false;
                 memory.look(address, len as u64, &mut |bytes| {
-                    differs = sum.is_some_and(|sum| sum != crc32c::crc32c(bytes));
+                    differs = sum.is_some_and(|sum| sum != key.sum(bytes));
                     if !differs {
                         add(bytes);
                     }
@@ -170,7 +175,7 @@ fn sum(
             }
             SumTo::Peer { path, offset } => {
                 if let Some(sum) = sent.get_mut(count) {
-                    *sum = crc32c::crc32c(bytes);
+                    *sum = key.sum(bytes);
                 }
                 count += 1;
                 send(path, offset, bytes)?;

@@ -118,6 +118,9 @@ pub struct Update {
     pub segment: Option<u32>,
     /// Whether it carries data, which goes to the slot first.
     pub fills: bool,
+    /// What the checksums of interims depend on: drawn by the host, so that no user of its volume
+    /// can make two interims of one checksum.
+    pub secret: u64,
     /// The sources of the sums.
     pub sources: Vec<UpdateSource>,
     /// The sums.
@@ -127,6 +130,13 @@ pub struct Update {
 }
 
 impl Update {
+    /// Whether it sends interims or checks their sums.
+    #[must_use]
+    pub fn has_interims(&self) -> bool {
+        self.sources.iter().any(|source| matches!(source, UpdateSource::Memory { sum: Some(_), .. }))
+            || self.sums.iter().any(|sum| matches!(sum.to, SumTo::Peer { .. }))
+    }
+
     /// Checks what can be checked without the node.
     ///
     /// # Errors
@@ -211,6 +221,7 @@ mod tests {
             len: 8192,
             segment: None,
             fills: true,
+            secret: 0,
             sources: vec![UpdateSource::Media { drive: DriveId(2), offset: 1 << 40 }],
             sums: vec![UpdateSum { to: SumTo::Slot, factors: vec![3] }],
             record: Some(UpdateRecord {

@@ -13,6 +13,7 @@ pub mod format;
 pub mod guard;
 pub mod isa;
 pub mod kernels;
+pub mod keyed;
 pub mod metadata;
 pub mod misdirected;
 pub mod origin;

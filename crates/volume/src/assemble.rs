@@ -3,7 +3,7 @@
 //! `docs/reference/on-disk/stripe-log.md`, *Replay*, has the steps.
 
 use crate::intent::next_bit;
-use crate::log::{Head, LoggedBlocks, LoggedMember, Replay, SuperblockMark, judged, replay};
+use crate::log::{Head, LoggedBlocks, LoggedMember, Replay, Sums, SuperblockMark, judged, replay};
 use crate::member::{MemberPlace, mark};
 use crate::older::are_older;
 use crate::refusal::EVENTS_LEFT;
@@ -143,6 +143,7 @@ pub struct Assembly {
     pub(crate) newest: V1,
     pub(crate) generation: u64,
     pub(crate) log_nonce: u64,
+    pub(crate) log_sums: Sums,
     pub(crate) nonce: u64,
     /// The horizon of the old generation.
     pub(crate) old_released: u64,
@@ -282,6 +283,7 @@ pub fn assemble(
         newest: sb,
         generation,
         log_nonce: head.map_or(0, |head| head.nonce),
+        log_sums: head.map_or(Sums::Keyed, |head| head.sums),
         nonce,
         old_released,
         replay: found,

@@ -1,6 +1,6 @@
 //! What a volume keeps of one member, and md's structures on it.
 
-use crate::log::{Head, NoRoom, Region, Space, SuperblockMark, region};
+use crate::log::{Head, NoRoom, Region, Space, Sums, SuperblockMark, region};
 use crate::rows::{BLOCK, Window};
 use pumice_raid::superblock::Superblock;
 use pumice_raid::superblock::features::Features;
@@ -58,6 +58,7 @@ pub(crate) enum State {
 pub(crate) struct CommonHead {
     pub(crate) generation: u64,
     pub(crate) nonce: u64,
+    pub(crate) sums: Sums,
     pub(crate) released: u64,
     pub(crate) writer: u128,
     /// There was no log that counts: until all members have a head, none vouches for the
@@ -175,6 +176,7 @@ impl Member {
             role,
             generation: common.generation,
             nonce: common.nonce,
+            sums: common.sums,
             released: common.released,
             region,
             last,

@@ -91,6 +91,7 @@ pub struct Volume {
     log_begins: bool,
     generation: u64,
     nonce: u64,
+    sums: crate::log::Sums,
     next_sequence: u64,
     /// Writes whose records are not all durable.
     unlogged: BTreeSet<u64>,
@@ -229,6 +230,7 @@ impl Volume {
             log_begins: !assembly.ours,
             generation: assembly.generation,
             nonce: assembly.log_nonce,
+            sums: assembly.log_sums,
             next_sequence: assembly.replay.released + 1,
             unlogged: BTreeSet::new(),
             unapplied: BTreeSet::new(),
@@ -435,19 +437,6 @@ impl Volume {
                 }
             }
         }
-    }
-
-    /// Another writer has the array: nothing is sent or answered well any more.
-    fn fence(&mut self) {
-        if std::mem::replace(&mut self.fenced, true) {
-            return;
-        }
-        self.refuse_claims(RequestError::Fenced);
-        let mut flushes = std::mem::take(&mut self.want_flush);
-        flushes.extend(self.running.take().map(Procedure::requests).unwrap_or_default());
-        let flushes = flushes.into_iter().map(|(id, _)| id);
-        let waiting = std::mem::take(&mut self.requests).into_keys().chain(flushes);
-        self.effects.extend(waiting.map(|id| Effect::Answer(id, Err(RequestError::Fenced))));
     }
 
     /// Nothing takes a step until something is recorded.

@@ -167,6 +167,7 @@ fn a_log_before_a_far_data_area_takes_no_more_memory_than_the_largest() {
             role: Role(role),
             generation: 1,
             nonce: 1,
+            sums: pumice_volume::log::Sums::Keyed,
             released: 0,
             region: Region { start, len: data - 8192 - start },
             last: SuperblockMark::NONE,

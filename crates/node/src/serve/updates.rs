@@ -179,7 +179,8 @@ mod tests {
         let source = |number| UpdateSource::Media { drive: DriveId(1), offset: number as u64 * 65536 };
         let sources = (0..sources).map(source).collect();
         let (drive, slot, len) = (DriveId(1), 0, 65536);
-        let update = Update { drive, slot, len, segment, fills: false, sources, sums, record: None };
+        let (fills, secret, record) = (false, 0, None);
+        let update = Update { drive, slot, len, segment, fills, secret, sources, sums, record };
         wire::encode_update(&update).unwrap().1
     }
 

@@ -1,6 +1,6 @@
 //! Sums of stretches: media of this node's drives and interims of others, piece by piece.
 
-use super::{Failed, PIECE, Send};
+use super::{Failed, InterimKey, PIECE, Send};
 use crate::engine::Permit;
 use crate::local::LocalNode;
 use crate::memory::MemoryAccess;
@@ -9,14 +9,15 @@ use pumice_offload::{
     DriveId, ErrorKind, MemoryAddress, Mode, NodeError, ParityCommand, Rule, Source, SumTo, Update,
     UpdateSource, Window,
 };
+use pumice_protect::keyed::Running;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A source in memory, with the CRC-32C that it must have and that of what was read of it.
+/// A source in memory, with the sum that it must have and that of what was read of it.
 struct Interim {
     address: MemoryAddress,
     told: Option<u32>,
-    read: u32,
+    read: Running,
 }
 
 /// A piece of a stretch, in memory of this command.
@@ -68,18 +69,19 @@ pub(super) fn sum(
     permit: &dyn Permit,
 ) -> Result<[u32; 2], Failed> {
     let (slot, len) = (MemoryAddress { drive: update.drive, offset: update.slot }, u64::from(update.len));
+    let key = InterimKey::new(update.secret);
     let mut interims = Vec::new();
     for source in &update.sources {
         if let UpdateSource::Memory { address, sum } = *source {
             memory.check("sources", address, len)?;
-            interims.push(Interim { address, told: sum, read: 0 });
+            interims.push(Interim { address, told: sum, read: Running::default() });
         }
     }
     let command = of_media(update, segment)?;
     let scratch = Scratch(Mutex::new(AlignedBuffer::new(PIECE as usize)));
     let room = || AlignedBuffer::new(if interims.is_empty() { 1 } else { PIECE as usize });
     let (mut next, mut read) = (room(), room());
-    let (mut done, mut crc) = (0, 0);
+    let (mut done, mut sent) = (0, Running::default());
     while done < len {
         permit.check()?;
         let (stripes, window) = piece(done, len, u64::from(segment));
@@ -99,13 +101,13 @@ pub(super) fn sum(
         for interim in &mut interims {
             let address = MemoryAddress { offset: interim.address.offset + done, ..interim.address };
             memory.read(address, &mut read[..piece])?;
-            interim.read = crc32c::crc32c_append(interim.read, &read[..piece]);
+            interim.read.add(&key, &read[..piece]);
             node.kernels().xor(&[&sum[..piece], &read[..piece]], &mut next[..piece]);
             std::mem::swap(&mut *sum, &mut next);
         }
         match update.sums.first().map(|sum| sum.to) {
             Some(SumTo::Peer { path, offset }) => {
-                crc = crc32c::crc32c_append(crc, &sum[..piece]);
+                sent.add(&key, &sum[..piece]);
                 send(path, offset.saturating_add(done), &sum[..piece])?;
             }
             _ => memory.write(MemoryAddress { offset: slot.offset + done, ..slot }, &sum[..piece])?,
@@ -113,10 +115,10 @@ pub(super) fn sum(
         done += piece as u64;
     }
     // Then the sum has other bytes in it, and nobody may use it.
-    if interims.iter().any(|interim| interim.told.is_some_and(|told| told != interim.read)) {
+    if interims.iter().any(|interim| interim.told.is_some_and(|told| told != interim.read.sum(&key))) {
         return Err(Failed::OtherBytes);
     }
-    Ok([crc, 0])
+    Ok([sent.sum(&key), 0])
 }
 
 /// The segments of the next piece, and the bytes of each.

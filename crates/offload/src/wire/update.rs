@@ -7,6 +7,13 @@ const FILLS: u8 = 1;
 const RECORD: u8 = 2;
 const BLOCKS: u8 = 4;
 const STRETCH: u8 = 8;
+/// The sums of the record are under its nonce. Nodes of earlier versions refuse it, and a node
+/// refuses a record without it: a server that expects other sums would not find the record.
+const KEYED: u8 = 16;
+/// The secret of the interims' sums follows.
+const SECRET: u8 = 32;
+const ALL: u8 = FILLS | RECORD | BLOCKS | STRETCH | KEYED | SECRET;
+const SECRET_BYTES: usize = 8;
 /// Bytes of a stretch's own fields.
 const STRETCH_BYTES: usize = 8;
 /// Bytes of a record's fields before its list.
@@ -37,9 +44,10 @@ pub fn encode_update(update: &Update) -> Result<(UpdateWords, Vec<u8>), WireErro
     let words = UpdateWords { drive: update.drive, slot: update.slot, record_at, len: update.len };
     let mut flags = u8::from(update.fills) * FILLS;
     if let Some(record) = &update.record {
-        flags |= RECORD | (u8::from(record.blocks) * BLOCKS);
+        flags |= RECORD | KEYED | (u8::from(record.blocks) * BLOCKS);
     }
     flags |= u8::from(update.segment.is_some()) * STRETCH;
+    flags |= u8::from(update.has_interims()) * SECRET;
     let (sources, sums) = (small(update.sources.len(), "sources")?, small(update.sums.len(), "sums")?);
     let mut out = vec![VERSION, flags, sources, sums];
     for source in &update.sources {
@@ -73,6 +81,9 @@ pub fn encode_update(update: &Update) -> Result<(UpdateWords, Vec<u8>), WireErro
         out.extend(segment.to_le_bytes());
         out.extend(classes.to_le_bytes());
         out.extend([0, 0]);
+    }
+    if update.has_interims() {
+        out.extend(update.secret.to_le_bytes());
     }
     update.sums.iter().for_each(|sum| out.extend(&sum.factors));
     if let Some(record) = &update.record {
@@ -116,8 +127,9 @@ fn small(count: usize, field: &'static str) -> Result<u8, WireError> {
 pub fn decode_update(words: UpdateWords, bytes: &[u8]) -> Result<(Update, &[u8]), WireError> {
     let f = Fields::new(bytes, "descriptor", 4)?;
     let (flags, sources, sums) = (bytes[1], usize::from(bytes[2]), usize::from(bytes[3]));
-    let record_flags = flags & (RECORD | BLOCKS);
-    if flags & !(FILLS | RECORD | BLOCKS | STRETCH) != 0 || record_flags == BLOCKS {
+    let record_flags = flags & (RECORD | BLOCKS | KEYED);
+    let fit = [0, RECORD | KEYED, RECORD | KEYED | BLOCKS].contains(&record_flags);
+    if flags & !ALL != 0 || !fit {
         return wrong("flags", flags);
     }
     let mut at = 4;
@@ -147,6 +159,12 @@ pub fn decode_update(words: UpdateWords, bytes: &[u8]) -> Result<(Update, &[u8])
         (segment, classes) = (Some(f.u32(factors)), usize::from(f.u16(factors + 4)));
         factors += STRETCH_BYTES;
     }
+    let mut secret = 0;
+    if flags & SECRET != 0 {
+        f.slice(factors, SECRET_BYTES)?;
+        secret = f.u64(factors);
+        factors += SECRET_BYTES;
+    }
     let each = classes * sources.len();
     f.slice(factors, sums * each)?;
     let sum = |i: usize| -> Result<UpdateSum, WireError> {
@@ -175,7 +193,11 @@ pub fn decode_update(words: UpdateWords, bytes: &[u8]) -> Result<(Update, &[u8])
         return wrong("bytes for the slot", data.len());
     }
     let UpdateWords { drive, slot, len, .. } = words;
-    Ok((Update { drive, slot, len, segment, fills, sources, sums: of_sums, record }, data))
+    let update = Update { drive, slot, len, segment, fills, secret, sources, sums: of_sums, record };
+    if update.has_interims() != (flags & SECRET != 0) {
+        return wrong("flags", flags);
+    }
+    Ok((update, data))
 }
 
 fn decode_record(
@@ -221,6 +243,7 @@ mod tests {
             len: 4096,
             segment: None,
             fills: true,
+            secret: 0x0123_4567_89AB_CDEF,
             sources: vec![
                 UpdateSource::Media { drive: DriveId(2), offset: 1 << 40 },
                 UpdateSource::Memory { address, sum: None },
@@ -256,6 +279,7 @@ mod tests {
         intent.record.as_mut().unwrap().blocks = false;
         let mut record_only = update();
         (record_only.fills, record_only.sources, record_only.sums) = (false, Vec::new(), Vec::new());
+        record_only.secret = 0;
         let mut stretch = plain.clone();
         stretch.segment = Some(512);
         stretch.sums.iter_mut().for_each(|sum| sum.factors.extend([7, 8, 9]));
@@ -274,12 +298,12 @@ mod tests {
         data.sources.truncate(2);
         data.sums[0].to = SumTo::Peer { path: PathId(0), offset: 0 };
         data.sums.iter_mut().for_each(|sum| sum.factors.truncate(2));
-        assert_eq!(encode_update(&data).unwrap().1.len(), 4 + 24 + 28 + 56);
+        assert_eq!(encode_update(&data).unwrap().1.len(), 4 + 24 + 28 + 8 + 56);
         let mut parity = update();
         (parity.sources, parity.fills) = (vec![parity.sources[0], parity.sources[2]], false);
         parity.sums.truncate(1);
         parity.sums[0].factors.truncate(2);
-        assert_eq!(encode_update(&parity).unwrap().1.len(), 4 + 28 + 14 + 56);
+        assert_eq!(encode_update(&parity).unwrap().1.len(), 4 + 28 + 14 + 8 + 56);
     }
 
     #[test]
@@ -298,11 +322,24 @@ mod tests {
             decode_update(words, &bytes).unwrap_err().field
         };
         assert_eq!(refused(0, 2), "version");
-        assert_eq!(refused(1, 16), "flags");
+        assert_eq!(refused(1, FILLS | RECORD | BLOCKS | SECRET), "flags", "other sums of its record");
+        assert_eq!(refused(1, FILLS | KEYED | SECRET), "flags");
+        assert_eq!(refused(1, 64), "flags");
         assert_eq!(refused(1, 5), "flags");
         assert_eq!(refused(6, 3), "source kind");
         assert_eq!(refused(7, 1), "a reserved byte");
         assert_eq!(refused(44 + 4, 1), "offset of a sum for the slot");
+        // Without its secret the bytes that follow are others, and something of them is refused.
+        let mut bare = bytes.clone();
+        bare[1] &= !SECRET;
+        decode_update(words, &bare).unwrap_err();
+        let mut media = update();
+        (media.sources, media.sums) = (vec![media.sources[0]], Vec::new());
+        let (_, mut with) = encode_update(&media).unwrap();
+        with[1] |= SECRET;
+        with.splice(16..16, [0; 8]);
+        with.extend([9; 4096]);
+        assert_eq!(decode_update(words, &with).unwrap_err().field, "flags", "a secret of nothing");
         let without = UpdateWords { record_at: 4096, ..words };
         let mut plain = update();
         (plain.fills, plain.record) = (false, None);

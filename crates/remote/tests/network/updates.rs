@@ -19,6 +19,8 @@ use std::collections::VecDeque;
 const LEN: usize = 4096;
 const DATA: u64 = 256 << 10;
 const LOG: u64 = 64 << 10;
+/// What the sums of interims depend on.
+const SECRET: u64 = 0x0123_4567_89AB_CDEF;
 const PATH: PathId = PathId(3);
 
 /// Drives in memory are written by the cores of their nodes, files by threads.
@@ -121,6 +123,7 @@ fn filled(pair: &Pair, new: &[u8]) -> u32 {
         len: LEN as u32,
         segment: None,
         fills: true,
+        secret: SECRET,
         sources: vec![
             UpdateSource::Media { drive: DRIVE, offset: DATA },
             UpdateSource::Memory { address: at(pair.memory[0]), sum: None },
@@ -138,6 +141,7 @@ fn make(pair: &Pair, sum: u32) -> Update {
         len: LEN as u32,
         segment: None,
         fills: false,
+        secret: SECRET,
         sources: vec![
             UpdateSource::Media { drive: DRIVE, offset: DATA },
             UpdateSource::Memory { address: at(pair.memory[1] + 8192 + 4096), sum: Some(sum) },
@@ -263,6 +267,7 @@ fn what_is_not_the_hosts_is_refused_before_anything_is_done() {
             len: LEN as u32,
             segment: None,
             fills: false,
+            secret: SECRET,
             sources: Vec::new(),
             sums: Vec::new(),
             record: Some(record(1)),
@@ -312,6 +317,7 @@ fn a_stretch_is_summed_by_both_nodes_segment_by_segment() {
             len: 8192,
             segment: Some(4096),
             fills: false,
+            secret: SECRET,
             sources,
             sums,
             record: None,
@@ -367,6 +373,7 @@ fn sums_that_go_together_arrive_each_at_its_place() {
                 len: SMALL as u32,
                 segment: None,
                 fills: false,
+                secret: SECRET,
                 sources: vec![UpdateSource::Media { drive: DRIVE, offset: DATA + media }],
                 sums: vec![UpdateSum { to: SumTo::Peer { path: PATH, offset }, factors: vec![i as u8 + 1] }],
                 record: None,

@@ -6,7 +6,20 @@ use pumice_raid::Uuid;
 use pumice_units::Role;
 
 const MAGIC: [u8; 8] = *b"PUMSTHED";
-const VERSION: u32 = 1;
+/// The version whose records have sums by CRC-32C.
+const PLAIN: u32 = 1;
+/// The version that is written.
+const VERSION: u32 = 2;
+
+/// The sums of a generation's records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sums {
+    /// CRC-32C, which a host can choose: logs of earlier versions. They are read, and begin no
+    /// generation.
+    Crc32c,
+    /// Sums under the generation's nonce.
+    Keyed,
+}
 
 /// What tells one superblock of a member from every other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,8 +46,10 @@ pub struct Head {
     pub role: Role,
     /// Counts recoveries and changes of members.
     pub generation: u64,
-    /// Drawn for each generation.
+    /// Drawn for each generation. No host sees it.
     pub nonce: u64,
+    /// The sums of the generation's records.
+    pub sums: Sums,
     /// Every record up to this number is in place and flushed.
     pub released: u64,
     /// Where the records lie.
@@ -55,7 +70,11 @@ impl Head {
         let mut out = vec![0; HEAD_BYTES as usize];
         let b = &mut out;
         put(b, 0, &MAGIC);
-        put(b, 12, &VERSION.to_le_bytes());
+        let version = match self.sums {
+            Sums::Crc32c => PLAIN,
+            Sums::Keyed => VERSION,
+        };
+        put(b, 12, &version.to_le_bytes());
         put(b, 16, &self.serial.to_le_bytes());
         put(b, 24, &self.array.0);
         put(b, 40, &self.role.get().to_le_bytes());
@@ -78,12 +97,14 @@ impl Head {
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..HEAD_BYTES as usize)?;
-        if bytes[..8] != MAGIC
-            || u32_at(bytes, 8) != crc32c::crc32c(&bytes[12..])
-            || u32_at(bytes, 12) != VERSION
-        {
+        if bytes[..8] != MAGIC || u32_at(bytes, 8) != crc32c::crc32c(&bytes[12..]) {
             return None;
         }
+        let sums = match u32_at(bytes, 12) {
+            PLAIN => Sums::Crc32c,
+            VERSION => Sums::Keyed,
+            _ => return None,
+        };
         let mark = |at| SuperblockMark { events: u64_at(bytes, at), sum: u32_at(bytes, at + 8) };
         Some(Self {
             serial: u64_at(bytes, 16),
@@ -91,6 +112,7 @@ impl Head {
             role: Role(u16_at(bytes, 40)),
             generation: u64_at(bytes, 48),
             nonce: u64_at(bytes, 56),
+            sums,
             released: u64_at(bytes, 64),
             region: Region { start: u64_at(bytes, 72), len: u64_at(bytes, 80) },
             last: mark(88),
@@ -148,6 +170,7 @@ mod tests {
             role: Role(3),
             generation: 4,
             nonce: 5,
+            sums: Sums::Keyed,
             released: 6,
             region,
             last: SuperblockMark { events: 8, sum: 9 },
@@ -163,6 +186,9 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(find(&bad), Some(head(11)), "bit {bit}");
         }
+        let plain = Head { sums: Sums::Crc32c, ..head(13) };
+        let old = [plain.encode(), head(12).encode()].concat();
+        assert_eq!(find(&old), Some(plain), "an earlier version's");
         assert_eq!(newest_head(&slots, Uuid([8; 16]), Role(3), region), None);
         assert_eq!(newest_head(&slots, Uuid([7; 16]), Role(2), region), None);
     }

@@ -1,14 +1,20 @@
 //! Records of the stripe log.
 
-use super::place::Region;
+use super::head::{Head, Sums};
+
 use super::{put, u16_at, u32_at, u64_at};
 use crate::rows::{BLOCK, Rows, WINDOW_ROWS, Window};
+use pumice_protect::keyed::Key;
 use pumice_units::Role;
-use std::sync::LazyLock;
 
 const MAGIC: [u8; 8] = *b"PUMSTLOG";
 const SUMS_AT: usize = 64;
 const LIST_AT: usize = 128;
+/// Where the sum of a header lies: 8 bytes.
+const SUM_AT: usize = BLOCK as usize - 8;
+/// Bytes of a stripe of the keyed sums. A header is summed to the end of the stripe that ends its
+/// list; behind it lie zeros.
+const STRIPE: usize = 512;
 
 /// What a record holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,7 +76,7 @@ impl Record {
     /// The most members that a record can list.
     #[must_use]
     pub const fn most_members() -> u16 {
-        ((BLOCK as usize - LIST_AT) / 2) as u16
+        ((SUM_AT - LIST_AT) / 2) as u16
     }
 
     /// Header and blocks, to be written at `position` bytes from the start of the region.
@@ -108,26 +114,38 @@ impl Record {
         put(header, 48, &self.window.0.to_le_bytes());
         put(header, 56, &self.rows.0.to_le_bytes());
         put(header, 60, &(self.members.len() as u16).to_le_bytes());
+        let secrets = Secrets::new(nonce);
         for (i, block) in blocks.iter().enumerate() {
-            put(header, SUMS_AT + 4 * i, &crc32c::crc32c(block).to_le_bytes());
+            put(header, SUMS_AT + 4 * i, &secrets.block(block).to_le_bytes());
             put(rest, i * BLOCK as usize, block);
         }
         for (i, role) in self.members.iter().enumerate() {
             put(header, LIST_AT + 2 * i, &role.get().to_le_bytes());
         }
-        let crc = match self.members.len() <= SHORT_LIST {
-            true => over_zeros(short_sum(header, nonce, position)),
-            false => sum(header, nonce, position),
-        };
-        put(header, 8, &crc.to_le_bytes());
+        let sum = secrets.header(header, position, self.members.len());
+        put(header, SUM_AT, &sum.to_le_bytes());
     }
 
     /// The record at `position`, if a whole one is there. `log` is the whole region.
     #[must_use]
-    pub fn decode(log: &[u8], position: u64, nonce: u64) -> Option<Self> {
+    pub fn decode(log: &[u8], position: u64, nonce: u64, sums: Sums) -> Option<Self> {
         let at = usize::try_from(position).ok()?;
         let header = log.get(at..at.checked_add(BLOCK as usize)?)?;
-        if header[..8] != MAGIC || u32_at(header, 8) != sum(header, nonce, position) {
+        if header[..8] != MAGIC {
+            return None;
+        }
+        let secrets = Secrets::new(nonce);
+        let count = u16_at(header, 60);
+        let is_whole = match sums {
+            Sums::Crc32c => u32_at(header, 8) == crc32c_of(header, nonce, position),
+            Sums::Keyed => {
+                count <= Self::most_members()
+                    && header[8..12] == [0; 4]
+                    && header[summed(count.into()).min(SUM_AT)..SUM_AT].iter().all(|byte| *byte == 0)
+                    && u64_at(header, SUM_AT) == secrets.header(header, position, count.into())
+            }
+        };
+        if !is_whole {
             return None;
         }
         let kind = match u16_at(header, 12) {
@@ -135,7 +153,6 @@ impl Record {
             2 => Kind::Intent,
             _ => return None,
         };
-        let count = u16_at(header, 60);
         let rows = Rows(u32_at(header, 56));
         if count > Self::most_members() || rows.0 >> WINDOW_ROWS != 0 {
             return None;
@@ -151,118 +168,76 @@ impl Record {
             rows,
             members: (0..usize::from(count)).map(|i| Role(u16_at(header, LIST_AT + 2 * i))).collect(),
         };
+        let of_block = |block: &[u8]| match sums {
+            Sums::Crc32c => crc32c::crc32c(block),
+            Sums::Keyed => secrets.block(block),
+        };
         let whole = (0..record.blocks() as usize).all(|i| {
             let from = at + (i + 1) * BLOCK as usize;
             log.get(from..from + BLOCK as usize)
-                .is_some_and(|block| crc32c::crc32c(block) == u32_at(header, SUMS_AT + 4 * i))
+                .is_some_and(|block| of_block(block) == u32_at(header, SUMS_AT + 4 * i))
         });
         whole.then_some(record)
     }
 }
 
-/// Members of a header that is zeros from [`SHORT`] bytes on.
-const SHORT_LIST: usize = 64;
-const SHORT: usize = LIST_AT + 2 * SHORT_LIST;
-
-/// What each byte of a CRC-32C adds when the zeros behind a short header follow: the CRC after them
-/// is linear in the bits of the one before, but for a constant.
-static OVER_ZEROS: LazyLock<([[u32; 256]; 4], u32)> = LazyLock::new(|| {
-    let after = |crc| crc32c::crc32c_append(crc, &[0; BLOCK as usize - SHORT]);
-    let of = |byte: usize, value: usize| after((value as u32) << (8 * byte)) ^ after(0);
-    (std::array::from_fn(|byte| std::array::from_fn(|value| of(byte, value))), after(0))
-});
-
-/// The CRC-32C of a whole header by that of a short one. Most of a header is zeros, and to read
-/// them costs as much as the CRC of a block.
-fn over_zeros(crc: u32) -> u32 {
-    let (tables, constant) = &*OVER_ZEROS;
-    let added = tables.iter().zip(crc.to_le_bytes()).map(|(table, byte)| table[usize::from(byte)]);
-    added.fold(*constant, |sum, part| sum ^ part)
+/// What a generation's nonce gives for the sums of its records.
+///
+/// A host chooses the blocks that are logged and knows what it wrote before, so it could make
+/// blocks, and blocks that look like headers, that fit any sum which it can compute.
+struct Secrets {
+    blocks: Key<{ STRIPE / 4 }>,
+    nonce: u64,
 }
 
-/// The sum of a header without its zeros, in one go.
-fn short_sum(header: &[u8], nonce: u64, position: u64) -> u32 {
-    let mut summed = [0; 16 + SHORT - 12];
-    put(&mut summed, 0, &nonce.to_le_bytes());
-    put(&mut summed, 8, &position.to_le_bytes());
-    put(&mut summed, 16, &header[12..SHORT]);
-    crc32c::crc32c(&summed)
+impl Secrets {
+    fn new(nonce: u64) -> Self {
+        Self { blocks: Key::new(nonce), nonce }
+    }
+
+    /// The sum of a block.
+    fn block(&self, block: &[u8]) -> u32 {
+        self.blocks.sum(block)
+    }
+
+    /// The sum of a header with so many members at `position`: two sums under two secrets, because
+    /// a forger has as many tries as the region has blocks.
+    fn header(&self, header: &[u8], position: u64, members: usize) -> u64 {
+        let len = summed(members);
+        let mut bytes = [0; BLOCK as usize];
+        bytes[..len].copy_from_slice(&header[..len]);
+        // The position stands in for the magic, which is known.
+        put(&mut bytes, 0, &position.to_le_bytes());
+        bytes[SUM_AT..].fill(0);
+        let other = Key::<{ STRIPE / 4 }>::new(!self.nonce);
+        u64::from(self.blocks.sum(&bytes[..len])) | u64::from(other.sum(&bytes[..len])) << 32
+    }
 }
 
-fn sum(header: &[u8], nonce: u64, position: u64) -> u32 {
+/// Bytes of a header with so many members that are summed.
+const fn summed(members: usize) -> usize {
+    (LIST_AT + 2 * members).next_multiple_of(STRIPE)
+}
+
+/// The sum of a header of version 1.
+fn crc32c_of(header: &[u8], nonce: u64, position: u64) -> u32 {
     let crc = crc32c::crc32c(&nonce.to_le_bytes());
     let crc = crc32c::crc32c_append(crc, &position.to_le_bytes());
     crc32c::crc32c_append(crc, &header[12..])
 }
 
-/// Every whole record of one role and generation in the bytes of a region.
+/// Every whole record that a head vouches for in the bytes of its region.
 #[must_use]
-pub fn scan(log: &[u8], region: Region, role: Role, generation: u64, nonce: u64) -> Vec<LoggedBlocks> {
+pub fn scan(log: &[u8], head: &Head) -> Vec<LoggedBlocks> {
     let places = (0..log.len() as u64).step_by(BLOCK as usize);
     places
         .filter_map(|position| {
-            let record = Record::decode(log, position, nonce)?;
-            let ours = record.role == role && record.generation == generation;
-            ours.then_some(LoggedBlocks { record, blocks_at: region.start + position + BLOCK })
+            let record = Record::decode(log, position, head.nonce, head.sums)?;
+            let ours = record.role == head.role && record.generation == head.generation;
+            ours.then_some(LoggedBlocks { record, blocks_at: head.region.start + position + BLOCK })
         })
         .collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn record() -> Record {
-        Record {
-            kind: Kind::Blocks,
-            role: Role(2),
-            generation: 3,
-            sequence: 44,
-            committed: 40,
-            released: 33,
-            window: Window(5),
-            rows: Rows(0b1010),
-            members: vec![Role(0), Role(2)],
-        }
-    }
-
-    /// The sum of a header is that of all its bytes, however it is worked out.
-    #[test]
-    fn records_of_any_number_of_members_are_found() {
-        let region = Region { start: 0, len: 2 * BLOCK };
-        for count in [1, 2, 63, 64, 65, 300, Record::most_members()] {
-            let members = (0..count).map(Role).collect();
-            let record = Record { kind: Kind::Intent, members, ..record() };
-            let mut log = vec![0; region.len as usize];
-            log[BLOCK as usize..].copy_from_slice(&record.encode(9, BLOCK, &[]));
-            let found = scan(&log, region, Role(2), 3, 9);
-            assert_eq!(found, [LoggedBlocks { record, blocks_at: 2 * BLOCK }], "{count} members");
-        }
-    }
-
-    #[test]
-    fn a_record_is_found_whole_or_not_at_all() {
-        let blocks = [vec![1; BLOCK as usize], vec![2; BLOCK as usize]];
-        let blocks: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
-        let region = Region { start: 1 << 16, len: 4 * BLOCK };
-        let mut log = vec![0; region.len as usize];
-        let bytes = record().encode(9, BLOCK, &blocks);
-        log[BLOCK as usize..].copy_from_slice(&bytes);
-        let find = |log: &[u8], role, generation, nonce| scan(log, region, role, generation, nonce);
-        let found = vec![LoggedBlocks { record: record(), blocks_at: (1 << 16) + 2 * BLOCK }];
-        assert_eq!(find(&log, Role(2), 3, 9), found);
-        assert!(find(&log, Role(2), 3, 8).is_empty(), "another nonce");
-        assert!(find(&log, Role(2), 4, 9).is_empty(), "another generation");
-        assert!(find(&log, Role(1), 3, 9).is_empty(), "another role");
-        // A copy that a user wrote elsewhere is no record.
-        let mut moved = vec![0; log.len()];
-        moved[..bytes.len()].copy_from_slice(&bytes);
-        assert!(find(&moved, Role(2), 3, 9).is_empty());
-        for sector in (BLOCK as usize..log.len()).step_by(512) {
-            let mut torn = log.clone();
-            torn[sector] ^= 0x80;
-            let any_of_it = find(&torn, Role(2), 3, 9).is_empty();
-            assert!(any_of_it, "byte {sector}");
-        }
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 //! their windows are those of operations.
 
 use super::Volume;
+use super::procedure::Procedure;
 use crate::action::{ClaimId, Effect, RequestError};
 use crate::assemble::Rule;
 use crate::rows::Window;
@@ -94,5 +95,18 @@ impl Volume {
             self.unclaim(id);
             self.effects.push(Effect::Claimed(id, Err(why)));
         }
+    }
+
+    /// Another writer has the array: nothing is sent or answered well any more.
+    pub(super) fn fence(&mut self) {
+        if std::mem::replace(&mut self.fenced, true) {
+            return;
+        }
+        self.refuse_claims(RequestError::Fenced);
+        let mut flushes = std::mem::take(&mut self.want_flush);
+        flushes.extend(self.running.take().map(Procedure::requests).unwrap_or_default());
+        let flushes = flushes.into_iter().map(|(id, _)| id);
+        let waiting = std::mem::take(&mut self.requests).into_keys().chain(flushes);
+        self.effects.extend(waiting.map(|id| Effect::Answer(id, Err(RequestError::Fenced))));
     }
 }

@@ -4,7 +4,7 @@ use super::Volume;
 use super::operation::{Op, Phase};
 use crate::action::Command;
 use crate::assemble::Rule;
-use crate::log::{Kind as RecordKind, Record};
+use crate::log::{Kind as RecordKind, Record, Space, Sums};
 use crate::member::State;
 use crate::near::PlacedRecord;
 use crate::rows::{BLOCK, Rows, Touch};
@@ -14,6 +14,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Volume {
+    /// Old records mean nothing from the next heads on. Everything must be in place and flushed by
+    /// then.
+    pub(super) fn new_generation(&mut self, nonce: u64) {
+        self.generation += 1;
+        self.nonce = nonce;
+        self.sums = Sums::Keyed;
+        for member in &mut self.members {
+            member.space = Space::new(member.place.log.map_or(0, |log| log.len));
+        }
+    }
+
     /// The record kind: full stripes of which every data member is wholly in sync need no blocks,
     /// but where a block of them was listed as bad: an intent does not say that it is good.
     pub(super) fn record_kind(&self, op: &Op) -> RecordKind {

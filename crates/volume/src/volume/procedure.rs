@@ -275,16 +275,6 @@ impl Volume {
         }
     }
 
-    /// Old records mean nothing from the next heads on. Everything must be in place and flushed by
-    /// then.
-    pub(super) fn new_generation(&mut self, nonce: u64) {
-        self.generation += 1;
-        self.nonce = nonce;
-        for member in &mut self.members {
-            member.space = Space::new(member.place.log.map_or(0, |log| log.len));
-        }
-    }
-
     pub(super) fn start_recovered(&mut self) {
         self.start(Goal::Update(Change::Recovered), &UPDATE);
     }
@@ -425,6 +415,7 @@ impl Volume {
                 let common = CommonHead {
                     generation: self.generation,
                     nonce: self.nonce,
+                    sums: self.sums,
                     released: running.horizon.max(self.released),
                     writer: if matches!(running.goal, Goal::Release) { 0 } else { self.writer },
                     begins: self.log_begins,

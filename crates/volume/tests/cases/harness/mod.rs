@@ -251,7 +251,7 @@ impl World {
                 .find_map(|role| newest_head(slots, Uuid(superblock.set_uuid), role, region));
             if let Some(head) = head {
                 let log = disk.read(region.start, region.len as usize);
-                records = scan(log, region, head.role, head.generation, head.nonce);
+                records = scan(log, &head);
                 assert!(role >= 0xFF00 || role == head.role.get());
             } else if self.fault == Fault::UnreadableLogs {
                 head = self.made_up_head(disk, &superblock, region);
