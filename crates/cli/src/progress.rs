@@ -6,10 +6,15 @@ use pumice_host::finding::Finding;
 use pumice_host::pass::{Observer, Progress};
 use pumice_units::format_decimal;
 use std::io::{IsTerminal, stderr};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How often a line is written if there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// The longest time without a line while a pass waits.
+const LONGEST_SILENCE: Duration = Duration::from_mins(10);
 
 /// Shows progress on standard error.
 pub(crate) struct Display {
@@ -19,7 +24,62 @@ pub(crate) struct Display {
 enum Kind {
     Quiet,
     Bar(ProgressBar),
-    Lines { began: Instant, bytes_before: Option<u64>, last: Instant },
+    Lines { began: Instant, bytes_before: Option<u64>, last: Instant, watch: Watch },
+}
+
+/// Says that the pass waits when it has done nothing for [`LINE_EVERY`]: a batch of stripes can take
+/// long when reads are paced, and a bar shows the time.
+struct Watch {
+    /// Each piece of progress; its end is the end of the watch.
+    done: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    fn new(every: Duration, mut tell: impl FnMut(Duration) + Send + 'static) -> Self {
+        let (done, progress) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let (mut since, mut silence) = (Instant::now(), every);
+            loop {
+                match progress.recv_timeout(silence) {
+                    Ok(()) => (since, silence) = (Instant::now(), every),
+                    Err(RecvTimeoutError::Timeout) => {
+                        tell(since.elapsed());
+                        // A night outside its hours is not a line every ten seconds.
+                        silence = since.elapsed().min(LONGEST_SILENCE);
+                    }
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        });
+        Self { done: Some(done), thread: Some(thread) }
+    }
+
+    fn progress(&self) {
+        if let Some(done) = &self.done {
+            // The thread ends only when this end is gone.
+            let _ = done.send(());
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.done = None;
+        if let Some(thread) = self.thread.take() {
+            // It does not panic, and has nothing to say.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The word for a pass that has done nothing for a while.
+fn tell_that_it_waits(elapsed: Duration) {
+    line(&format!(
+        "waiting for reads: no stripe was done for {} s; a pace (--rate, --slowdown, --window or the nodes' own) \
+         holds them back, or drives are slow",
+        elapsed.as_secs()
+    ));
 }
 
 impl Display {
@@ -33,7 +93,8 @@ impl Display {
             bar.set_style(ProgressStyle::with_template(style).expect("a template of known keys"));
             Kind::Bar(bar)
         } else {
-            Kind::Lines { began: now, bytes_before: None, last: now }
+            let watch = Watch::new(LINE_EVERY, tell_that_it_waits);
+            Kind::Lines { began: now, bytes_before: None, last: now, watch }
         };
         Self { kind }
     }
@@ -69,7 +130,8 @@ impl Observer for Display {
                 let per_stripe = progress.bytes as f64 / progress.stripes.max(1) as f64;
                 bar.set_message(words(progress, bar.per_sec() * per_stripe));
             }
-            Kind::Lines { began, bytes_before, last } => {
+            Kind::Lines { began, bytes_before, last, watch } => {
+                watch.progress();
                 let before = *bytes_before.get_or_insert(progress.bytes);
                 if last.elapsed() >= LINE_EVERY {
                     *last = Instant::now();
@@ -110,4 +172,31 @@ impl Observer for Silent {
     fn progress(&mut self, _: &Progress) {}
     fn finding(&mut self, _: &Finding) {}
     fn note(&mut self, _: &str) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_that_does_nothing_says_so_and_one_that_goes_on_does_not() {
+        let every = Duration::from_millis(200);
+        let (told, words) = mpsc::channel();
+        let watch = Watch::new(every, move |elapsed| told.send(elapsed).unwrap());
+        for _ in 0..20 {
+            watch.progress();
+            std::thread::sleep(every / 20);
+        }
+        assert_eq!(words.try_iter().count(), 0);
+        let first = words.recv_timeout(Duration::from_secs(10)).unwrap();
+        let second = words.recv_timeout(Duration::from_secs(10)).unwrap();
+        let third = words.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert!(
+            first >= every && second >= 2 * first && third >= 2 * second,
+            "{first:?} {second:?} {third:?}"
+        );
+        drop(watch);
+        words.try_iter().for_each(drop);
+        assert!(words.recv().is_err(), "its thread is gone");
+    }
 }

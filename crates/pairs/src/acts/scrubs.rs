@@ -80,12 +80,13 @@ fn data_offset(file: &File) -> std::io::Result<u64> {
     Ok(u64::from_le_bytes(sectors) * 512)
 }
 
-/// Damages a block of a member where no client writes.
+/// Damages a block of a member where no client writes. Each row has one member that is damaged: of
+/// two in one row nobody can say which they are, and no repair may touch them.
 fn damage(world: &World, random: &mut Random) -> std::io::Result<(usize, u64)> {
-    let which = random.below(2) as usize;
-    let file = File::options().read(true).write(true).open(world.path(DAMAGED[which]))?;
     let stripe = QUIET.start + random.below(QUIET.end - QUIET.start);
     let block = stripe * CHUNK + random.below(CHUNK);
+    let which = block as usize % DAMAGED.len();
+    let file = File::options().read(true).write(true).open(world.path(DAMAGED[which]))?;
     let at = data_offset(&file)? + block * BLOCK as u64;
     let place = (3 + which, at);
     held(&world.damage).push(place);
