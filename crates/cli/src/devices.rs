@@ -233,7 +233,7 @@ mod tests {
         fs::write(&path, vec![0; 8192]).unwrap();
         let opened = open_beside(std::slice::from_ref(&path), Access::default(), false).unwrap();
         let place = Place::Here(Arc::clone(&opened[0]));
-        let probed = [Probed { path: path.display().to_string(), place, record: None }];
+        let probed = [Probed { path: path.display().to_string(), place, record: None, holds: String::new() }];
         let taken = || taken_into_use(&probed, folder.path()).unwrap();
         assert_eq!(taken(), None, "not by this scrub");
         let served = device(&path, OpenMode::ReadWrite);

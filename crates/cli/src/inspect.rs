@@ -110,7 +110,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
             Ok(Probed { record: Some(ref record), .. }) => {
                 arrays.entry(record.superblock.array_uuid).or_default().push(device?);
             }
-            Ok(Probed { path, .. }) => problems.push(format!("{path}: no md superblock")),
+            Ok(Probed { path, holds, .. }) => problems.push(format!("{path}: no md superblock{holds}")),
             Err(failure) => problems.push(failure.to_string()),
         }
     }

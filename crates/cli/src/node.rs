@@ -15,8 +15,8 @@ use pumice_host::instance::lock_name;
 use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
 use pumice_node::serve::{
-    Backend, BackendError, Drive, DriveConfig, DriveSource, HostFaces, NodeConfig, Peer, Server, Service,
-    busy_poll, listen_address, metrics_address,
+    BackendError, Drive, DriveConfig, DriveSource, HostFaces, NodeConfig, Peer, Server, Service, busy_poll,
+    listen_address, metrics_address,
 };
 use pumice_nvme::controller::Limits;
 use pumice_nvme::spec::Nqn;
@@ -202,8 +202,8 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     let _name = _name.map_err(|taken| Failure::new(taken.to_string()))?;
     let id = here.derive("node", nqn.as_str().as_bytes());
     let place: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    let unmade: Vec<Vec<PathBuf>> = config.drives.iter().map(not_there).collect();
-    let drives = open_all(args, &config, &place, state.as_deref(), &unmade)?;
+    let drives = open_all(args, &config, &place, state.as_deref())?;
+    let made: Vec<_> = drives.iter().map(|drive| drive.made().clone()).collect();
     ready.store(true, Ordering::SeqCst);
     // One of each connection, and some of the node's own.
     let descriptors = raise_descriptor_limit().unwrap_or(0);
@@ -230,7 +230,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     let server = match started {
         Ok(server) => server,
         Err(error) => {
-            unmade.iter().for_each(|files| remove(files));
+            made.iter().for_each(|files| files.remove().unwrap_or_else(still_there));
             return Err(error.into());
         }
     };
@@ -264,35 +264,19 @@ const WORD: Duration = Duration::from_secs(5);
 /// Most drives that are opened at the same time.
 const AT_ONCE: usize = 64;
 
-/// Files of a drive that are made when it is opened: a tag file or a flash drive that is not there
-/// yet.
-fn not_there(drive: &DriveConfig) -> Vec<PathBuf> {
-    let flash = match &drive.backend {
-        Backend::Flash(spec) => Some(spec.path.as_path()),
-        _ => None,
-    };
-    let tags = drive.tagging.as_ref().and_then(|tagging| tagging.place.as_deref());
-    flash.into_iter().chain(tags).filter(|path| !path.exists()).map(Path::to_owned).collect()
-}
-
-/// Removes files that were made for drives of which none was served.
-fn remove(files: &[PathBuf]) {
-    for path in files.iter().filter(|path| path.exists()) {
-        if let Err(error) = std::fs::remove_file(path) {
-            say(&format!("{}: it was made, and cannot be removed: {error}", path.display()));
-        }
-    }
+/// Says that a file that was made for a drive which was not served is still there.
+fn still_there((path, error): (PathBuf, std::io::Error)) {
+    say(&format!("{}: it was made, and cannot be removed: {error}", path.display()));
 }
 
 /// Opens the drives, many at a time: each may have to recover from a crash first, on a disk of its
 /// own. Those that were opened are closed again if one cannot be, and the files that were made for
-/// them are removed: `unmade` has those that are not there yet, for each drive.
+/// them are removed.
 fn open_all(
     args: &NodeArgs,
     config: &NodeConfig,
     place: &str,
     state: Option<&Path>,
-    unmade: &[Vec<PathBuf>],
 ) -> Result<Vec<Drive>, Failure> {
     let (done, ended) = mpsc::channel();
     let mut opened: Vec<Option<Result<Drive, Failure>>> = config.drives.iter().map(|_| None).collect();
@@ -328,9 +312,11 @@ fn open_all(
     });
     let opened: Vec<_> = opened.into_iter().map(|drive| drive.expect("it was waited for")).collect();
     if opened.iter().any(Result::is_err) {
-        // While they are open nobody else has them.
-        let ours = opened.iter().zip(unmade).filter(|(drive, _)| drive.is_ok());
-        ours.for_each(|(_, files)| remove(files));
+        let (opened, mut failed): (Vec<_>, Vec<_>) = opened.into_iter().partition(Result::is_ok);
+        for drive in opened.into_iter().flatten() {
+            drive.remove_made().unwrap_or_else(still_there);
+        }
+        return failed.swap_remove(0).map(|_| Vec::new());
     }
     opened.into_iter().collect()
 }

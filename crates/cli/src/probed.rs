@@ -12,6 +12,8 @@ pub(crate) struct Probed {
     pub(crate) path: String,
     pub(crate) place: Place,
     pub(crate) record: Option<MemberRecord>,
+    /// The words for what it holds if it has no superblock.
+    pub(crate) holds: String,
 }
 
 /// Where a device is.
@@ -74,7 +76,7 @@ pub(crate) fn records(probed: &mut [Probed]) -> Result<Vec<(String, MemberRecord
                 true => "; leave it out, with --degraded if it is a member whose end was cut off",
                 false => "",
             };
-            Failure::new(format!("{}: no md superblock{advice}", probed.path))
+            Failure::new(format!("{}: no md superblock{}{advice}", probed.path, probed.holds))
         })?;
         records.push((probed.path.clone(), record));
     }

@@ -171,8 +171,8 @@ fn read(all: Each<Unread>, metadata: Option<Metadata>) -> Each<Probed> {
                 continue;
             }
         };
-        let record = match found.next().expect("a result for each device that is open") {
-            Ok(record) => record,
+        let (record, holds) = match found.next().expect("a result for each device that is open") {
+            Ok(found) => found,
             Err(error) => {
                 filled.extend(of_node);
                 out.push(Err(Failure::new(format!("{path}: {error}{}", advice(&error)))));
@@ -183,7 +183,7 @@ fn read(all: Each<Unread>, metadata: Option<Metadata>) -> Each<Probed> {
             (Some(name), None) => empty.push(name),
             (of_node, _) => {
                 filled.extend(of_node);
-                out.push(Ok(Probed { path, place, record }));
+                out.push(Ok(Probed { path, place, record, holds }));
             }
         }
     }
@@ -193,11 +193,11 @@ fn read(all: Each<Unread>, metadata: Option<Metadata>) -> Each<Probed> {
     out
 }
 
+/// A superblock, or the words for what a device without one holds.
+type Looked = Result<(Option<pumice_raid::MemberRecord>, String), pumice_raid::ProbeError>;
+
 /// The result of the probe of each device, in their order.
-fn look<'u>(
-    all: impl Iterator<Item = &'u Unread>,
-    metadata: Option<Metadata>,
-) -> Vec<Result<Option<pumice_raid::MemberRecord>, pumice_raid::ProbeError>> {
+fn look<'u>(all: impl Iterator<Item = &'u Unread>, metadata: Option<Metadata>) -> Vec<Looked> {
     let all: Vec<&Unread> = all.collect();
     let devices: Vec<_> = all.iter().filter_map(|one| one.place.here().cloned()).collect();
     let here = LocalNode::new("probe", devices, &Peers::new(), NodeOptions::default());
@@ -224,5 +224,11 @@ fn look<'u>(
     }
     let readers: Vec<&dyn ReadAt> = readers.iter().flatten().map(|reader| reader as &dyn ReadAt).collect();
     assert_eq!(readers.len(), all.len(), "every device is read");
-    probe_named(&readers, metadata)
+    let looked = |(found, reader): (Result<Option<_>, _>, &&dyn ReadAt)| {
+        found.map(|record| match record {
+            Some(_) => (record, String::new()),
+            None => (None, pumice_raid::foreign::holds(*reader)),
+        })
+    };
+    probe_named(&readers, metadata).into_iter().zip(&readers).map(looked).collect()
 }

@@ -4,6 +4,7 @@ mod before;
 mod off;
 
 use crate::failure::Failure;
+use crate::say::say;
 use crate::system::on_signals;
 use crate::text::{count, print};
 use clap::Args;
@@ -138,8 +139,19 @@ pub(crate) fn medium(tags: &Path) -> Result<SharedMedium, Failure> {
 }
 
 /// Reads a tag file without changing it.
+/// How often it is said that tags are still being read.
+const WORD: Duration = Duration::from_secs(5);
+
 fn look(tags: &Path) -> Result<(Header, Census), Failure> {
-    TagFile::look(medium(tags)?).map_err(|error| Failure::new(format!("{}: {error}", tags.display())))
+    let mut told = Instant::now();
+    let mut tell = |done: u64, of: u64| {
+        if told.elapsed() >= WORD {
+            told = Instant::now();
+            say(&format!("{}: {done} of {of} pages of tags are read", tags.display()));
+        }
+    };
+    TagFile::look(medium(tags)?, &mut tell)
+        .map_err(|error| Failure::new(format!("{}: {error}", tags.display())))
 }
 
 /// Runs `pumice protect`.

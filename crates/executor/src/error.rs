@@ -48,10 +48,12 @@ pub enum OpenError {
         source: ProbeError,
     },
     /// A device carries no superblock.
-    #[error("{device}: no md superblock")]
+    #[error("{device}: no md superblock{holds}")]
     NoSuperblock {
         /// The device.
         device: String,
+        /// The words for what it holds instead.
+        holds: String,
     },
     /// A field of a device's structures is such that it cannot be written.
     #[error("{device}: {field} is {found}: {why}")]

@@ -101,7 +101,10 @@ pub(crate) fn find_known(drive: &MemberDrive, known: Known) -> Result<Found, Ope
 fn found(drive: &MemberDrive, probed: Result<Option<MemberRecord>, ProbeError>) -> Result<Found, OpenError> {
     let device = drive.name().to_owned();
     let probed = probed.map_err(|source| OpenError::Probe { device: device.clone(), source })?;
-    let record = probed.ok_or_else(|| OpenError::NoSuperblock { device: device.clone() })?;
+    let record = probed.ok_or_else(|| {
+        let holds = pumice_raid::foreign::holds(drive);
+        OpenError::NoSuperblock { device: device.clone(), holds }
+    })?;
     let metadata = record.superblock.metadata;
     if metadata == Metadata::V0_90 {
         let why = "arrays with version 0.90 are not written";

@@ -14,6 +14,7 @@
 
 mod acceptor;
 mod arrival;
+mod backend;
 mod background;
 mod blocks;
 mod budget;
@@ -36,6 +37,8 @@ mod lanes;
 mod leases;
 mod listen;
 mod log;
+mod made;
+mod marks;
 mod media_watch;
 mod metrics;
 mod newcomers;
@@ -57,10 +60,12 @@ mod visible;
 mod withheld;
 mod workers;
 
+pub use backend::{Backend, BackendError, DriveSource};
 pub use config::{ConfigError, DriveConfig, NodeConfig, Peer, busy_poll, metrics_address};
-pub use drive::{Backend, BackendError, Drive, DriveSource};
+pub use drive::Drive;
 pub use faces::{Faces, HostFaces};
 pub use listen::{can_listen, listen_address};
+pub use made::MadeFiles;
 pub use tagging::{TagFields, Tagging, TaggingError};
 
 use self::core::Core;

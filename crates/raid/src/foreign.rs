@@ -59,11 +59,29 @@ pub enum Kind {
     Imsm,
     /// A RAID in SNIA's Common RAID Disk Data Format.
     Ddf,
+    /// A device of ZFS.
+    Zfs,
+    /// A device of dm-integrity.
+    Integrity,
+    /// A RAID of SPDK.
+    Spdk,
     /// Linux md in a partition.
     Md,
 }
 
 impl Kind {
+    /// The name under which an array of md that may lie in it is found.
+    const fn inside(self) -> &'static str {
+        match self {
+            Self::Dos | Self::Gpt => ": name a partition",
+            Self::Lvm => ": name a logical volume",
+            Self::Luks | Self::Bcache | Self::Integrity => {
+                ": name the device that it appears as when it is open"
+            }
+            _ => "",
+        }
+    }
+
     /// Whether making it on a device leaves a superblock 1.2, in sector 8, as it was.
     const fn leaves_sector_8(self) -> bool {
         matches!(self, Self::Dos | Self::Fat | Self::Swap)
@@ -88,6 +106,9 @@ impl fmt::Display for Kind {
             Self::Bcache => "bcache device",
             Self::Imsm => "Intel RAID (IMSM) member",
             Self::Ddf => "DDF RAID member",
+            Self::Zfs => "ZFS device",
+            Self::Integrity => "dm-integrity device",
+            Self::Spdk => "SPDK RAID member",
             Self::Md => "md superblock",
         })
     }
@@ -140,7 +161,15 @@ impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let article = if matches!(
             self.kind,
-            Kind::Ext | Kind::Xfs | Kind::F2fs | Kind::Exfat | Kind::Ntfs | Kind::Lvm | Kind::Imsm | Kind::Md
+            Kind::Ext
+                | Kind::Xfs
+                | Kind::F2fs
+                | Kind::Exfat
+                | Kind::Ntfs
+                | Kind::Lvm
+                | Kind::Imsm
+                | Kind::Spdk
+                | Kind::Md
         ) {
             "an"
         } else {
@@ -214,6 +243,19 @@ pub fn signatures(device: &dyn ReadAt) -> Vec<Signature> {
     found
 }
 
+/// The words for what a device without a superblock of md holds, to follow its name and that it
+/// has none; nothing if it holds nothing that is known.
+#[must_use]
+pub fn holds(device: &dyn ReadAt) -> String {
+    let mut found = signatures(device);
+    found.extend(filesystems::zfs(&Disk::new(device, 0..device.size_bytes())));
+    let each = found.iter().map(|other| format!("{other}{}", other.kind.inside()));
+    match each.collect::<Vec<_>>() {
+        each if each.is_empty() => String::new(),
+        each => format!("; it holds {}", each.join(", and ")),
+    }
+}
+
 /// What a disk or partition holds, other than partitions.
 fn at_start(disk: &Disk<'_>) -> Vec<Signature> {
     let mut found = filesystems::find(disk);
@@ -270,4 +312,35 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
 fn holds_as_much_as_a_member(superblock: &Superblock) -> bool {
     let member = superblock.size.get().saturating_mul(SECTOR);
     superblock.arrangement().is_ok_and(|array| array.array_bytes() <= member.saturating_add(ROUNDING))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(pieces: &[(usize, &[u8])]) -> Vec<u8> {
+        let mut disk = vec![0; 1 << 20];
+        for (at, bytes) in pieces {
+            disk[*at..at + bytes.len()].copy_from_slice(bytes);
+        }
+        disk
+    }
+
+    #[test]
+    fn what_a_device_without_a_superblock_holds_is_named() {
+        let uberblock = 0x00BA_B10C_u64;
+        for (pieces, words) in [
+            (&[][..], ""),
+            (&[(0, &b"integrt\0"[..])][..], "a dm-integrity device: name the device that it appears as"),
+            (&[(0, b"SPDKRAID")], "an SPDK RAID member"),
+            (&[(132 << 10, &uberblock.to_le_bytes())], "a ZFS device"),
+            (&[(255 << 10, &uberblock.to_be_bytes())], "a ZFS device"),
+            (&[(256 << 10, &uberblock.to_le_bytes())], ""),
+            (&[((1 << 20) - 1024, b"Intel Raid ISM Cfg Sig. ")], "an Intel RAID (IMSM) member"),
+            (&[(0, b"SPDKRAID"), ((1 << 20) - 512, &[0xDE, 0x11, 0xDE, 0x11])], ", and a DDF RAID member"),
+        ] {
+            let said = holds(&&with(pieces)[..]);
+            assert!(said.contains(words) && said.is_empty() == words.is_empty(), "{said} {words}");
+        }
+    }
 }

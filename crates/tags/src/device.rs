@@ -368,16 +368,6 @@ fn opinions(judged: Vec<Judged>) -> Vec<Opinion> {
     judged.into_iter().map(|judged| judged.opinion).collect()
 }
 
-impl Drop for TaggedDevice {
-    fn drop(&mut self) {
-        // Commands in steps that nobody will end are as after a crash.
-        if self.carrier.dismiss() {
-            // Best effort: what is not home is in the log.
-            let _ = self.close();
-        }
-    }
-}
-
 impl BlockDevice for TaggedDevice {
     fn name(&self) -> &str {
         self.carrier.drive.name()

@@ -231,13 +231,14 @@ impl TagFile {
     }
 
     /// Reads a tag file that may be in use: its header, and counts of blocks by origin in its
-    /// pages. Blocks that are only in the log do not count.
+    /// pages. Blocks that are only in the log do not count. After each page `tell` is called with
+    /// the pages that were read, and all pages: of a large drive there are gigabytes.
     ///
     /// # Errors
     /// If it is no tag file, or the medium fails.
-    pub fn look(medium: SharedMedium) -> Result<(Header, Census), TagError> {
+    pub fn look(medium: SharedMedium, tell: &mut dyn FnMut(u64, u64)) -> Result<(Header, Census), TagError> {
         let header = Self::peek(&medium)?;
-        let census = Self { medium, header: header.clone() }.census()?;
+        let census = Self { medium, header: header.clone() }.count(tell)?;
         Ok((header, census))
     }
 
@@ -246,6 +247,10 @@ impl TagFile {
     /// # Errors
     /// If the medium fails.
     pub fn census(&self) -> io::Result<Census> {
+        self.count(&mut |_, _| {})
+    }
+
+    fn count(&self, tell: &mut dyn FnMut(u64, u64)) -> io::Result<Census> {
         let geometry = &self.header.geometry;
         let contents = self.kept_area().contents()?;
         let (kept, damaged_kept) = (contents.kept.len() as u64, contents.damaged.len() as u64);
@@ -259,6 +264,7 @@ impl TagFile {
             for place in 0..count as usize {
                 census.origins[page.tag(geometry, place).origin as usize] += 1;
             }
+            tell(number + 1, geometry.pages());
         }
         Ok(census)
     }

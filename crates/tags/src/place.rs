@@ -294,26 +294,55 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 }
 
 /// The serial number of a block device, as the system tells it; empty for a file, or if the system
-/// does not know it.
+/// does not know it. That of a partition is its disk's, with its number.
 #[must_use]
 pub fn serial_of(path: &Path) -> String {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let Some(name) = real.file_name() else { return String::new() };
-    let about = Path::new("/sys/class/block").join(name);
-    let read = |file: &str| std::fs::read_to_string(about.join(file)).ok();
+    serial_in(&Path::new("/sys/class/block").join(name))
+}
+
+/// The serial number by the folder in which the system describes a block device.
+fn serial_in(about: &Path) -> String {
+    let partition = std::fs::read_to_string(about.join("partition")).ok();
+    let suffix = partition.map_or_else(String::new, |number| format!("-part{}", number.trim()));
+    // A partition lies in its disk's folder.
+    let disk = if suffix.is_empty() { about.to_owned() } else { about.join("..") };
+    let read = |file: &str| std::fs::read_to_string(disk.join(file)).ok();
     let text = ["wwid", "device/wwid", "device/serial", "dm/uuid", "md/uuid"].iter().find_map(|f| read(f));
     let text = text.unwrap_or_default();
     let mut serial: String = text.trim().chars().filter(|c| !c.is_control()).collect();
-    while serial.len() > MAX_SERIAL {
+    if serial.is_empty() {
+        return serial;
+    }
+    while serial.len() > MAX_SERIAL - suffix.len() {
         serial.pop();
     }
-    serial
+    serial + &suffix
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use pumice_protect::guard::Guard;
+
+    #[test]
+    fn a_partition_has_the_serial_number_of_its_disk_and_its_own_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = folder.path().join("sdb");
+        for number in [1, 12] {
+            let part = disk.join(format!("sdb{number}"));
+            std::fs::create_dir_all(&part).unwrap();
+            std::fs::write(part.join("partition"), format!("{number}\n")).unwrap();
+            assert_eq!(serial_in(&part), "", "the disk has none");
+        }
+        std::fs::write(disk.join("wwid"), "naa.5000c500a1b2c3d4\n").unwrap();
+        assert_eq!(serial_in(&disk), "naa.5000c500a1b2c3d4");
+        assert_eq!(serial_in(&disk.join("sdb12")), "naa.5000c500a1b2c3d4-part12");
+        std::fs::write(disk.join("wwid"), "x".repeat(200)).unwrap();
+        let serial = serial_in(&disk.join("sdb1"));
+        assert_eq!((serial.len(), serial.ends_with("x-part1")), (MAX_SERIAL, true));
+    }
 
     #[test]
     fn a_log_that_carries_data_is_an_eighth_of_the_drive_within_bounds() {

@@ -353,7 +353,13 @@ fn adoption_goes_on_where_it_stopped_and_blesses_nothing() {
     };
     assert_eq!(found, expected);
     device.close().unwrap();
-    let (header, census) = TagFile::look(world.medium()).unwrap();
+    let (header, census) = {
+        let mut told = Vec::new();
+        let looked = TagFile::look(world.medium(), &mut |done, of| told.push((done, of))).unwrap();
+        let pages = looked.0.geometry.pages();
+        assert_eq!(told, (1..=pages).map(|done| (done, pages)).collect::<Vec<_>>());
+        looked
+    };
     assert_eq!((census.origins, header.clean), ([1, 1, 10_238, 0], true));
     // Again, to check: nothing is adopted twice.
     let found = adopt(&device, |_| true).unwrap();

@@ -200,6 +200,17 @@ fn what_is_no_member_at_all() {
     refused(&with(zeros.clone()), &["zeros", "no md superblock", "--degraded"]);
     refused(&[zeros], &["no md superblock"]);
 
+    // A disk with a DOS partition table, whose only partition holds nothing.
+    let disk = folder.join("disk");
+    let mut sector = [0_u8; 512];
+    sector[446 + 4] = 0x83;
+    sector[446 + 8..446 + 12].copy_from_slice(&2048_u32.to_le_bytes());
+    sector[446 + 12..446 + 16].copy_from_slice(&4096_u32.to_le_bytes());
+    sector[510..].copy_from_slice(&[0x55, 0xAA]);
+    fs::write(&disk, sector).unwrap();
+    File::options().write(true).open(&disk).unwrap().set_len(8 << 20).unwrap();
+    refused(&[disk], &["no md superblock; it holds a DOS partition table", "name a partition"]);
+
     let pipe = folder.join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     refused(&with(pipe), &["pipe", "neither a block device nor a file"]);

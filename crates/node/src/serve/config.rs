@@ -1,6 +1,7 @@
 //! `node.toml`.
 
-use super::drive::{Backend, has_visible_face};
+use super::backend::Backend;
+use super::drive::has_visible_face;
 use super::faces::{Faces, HostFaces};
 use super::listen::{self, listen_address};
 use super::tagging::{TagFields, Tagging, TaggingError};

@@ -1,192 +1,23 @@
 //! A drive as it is served: its backend and its identity.
 
+use super::backend::{Backend, BackendError, no_memory};
 use super::flash_drive::{last_part, open_flash};
-use super::tagging::{TagFields, Tagging, TaggingError};
+use super::made::MadeFiles;
+use super::marks::marks_file;
+use super::tagging::{Tagging, TaggingError};
 use pumice_blockdev::{
-    BlockDevice, FileDevice, IoError, LimitedDevice, MarkedDevice, MarksError, MemoryDevice, NoMemory,
-    OpenMode, Options, TagFormat, check_memory,
+    BlockDevice, FileDevice, LimitedDevice, MarkedDevice, MarksError, MemoryDevice, OpenMode, Options,
+    TagFormat, check_memory,
 };
-use pumice_flashdrive::{FlashError, FlashSpec};
 use pumice_nvme::spec::identify::Namespace;
 use pumice_protect::block_format::BlockFormat;
 use pumice_protect::format::{Place, Type};
 use pumice_protect::guard::Guard;
 use pumice_protect::metadata::MetadataFormat;
 use pumice_tags::{NewMemoryError, PlaceError};
-use pumice_units::{format_binary, parse_size};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
-
-/// What holds a drive's blocks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Backend {
-    /// Memory of so many bytes; lost when the node ends.
-    Memory(u64),
-    /// A block device or an image file.
-    Path(PathBuf),
-    /// A block device or an image file, also one that holds a flash drive: its bytes are served as
-    /// they are.
-    Plain(PathBuf),
-    /// A flash drive in a file or on a block device: the translation layer is the node's.
-    Flash(FlashSpec),
-}
-
-/// Why a drive cannot be served.
-#[derive(Debug, thiserror::Error)]
-pub enum BackendError {
-    /// `mem:` and no size, or one that this machine cannot hold.
-    #[error("'{text}': {why}")]
-    Size {
-        /// What was given.
-        text: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The device cannot be opened.
-    #[error(transparent)]
-    Open(#[from] IoError),
-    /// The flash drive cannot be opened or made.
-    #[error(transparent)]
-    Flash(#[from] FlashError),
-    /// It holds a flash drive, and is to be served as it is.
-    #[error(
-        "{0}: it is a flash drive, which a host must not write to as it is: serve it as flash:{0}, or as plain:{0} if a host has made it one"
-    )]
-    IsFlash(String),
-    /// Its tags cannot be used, or what was asked for makes no sense.
-    #[error(transparent)]
-    Tags(#[from] TaggingError),
-    /// A word after a comma that is no option.
-    #[error(
-        "'{0}': not pi=BITS, metadata=BYTES, pi-place=PLACE, storage-tag=BITS, atomic=BYTES, on-stale=WHAT or \
-         tags=PATH"
-    )]
-    Option(String),
-    /// What hosts made unreadable on it is not known.
-    #[error(transparent)]
-    Marks(#[from] MarksError),
-    /// The device's size is no multiple of the block size, or none at all.
-    #[error("{name}: {size} bytes are not a whole number of blocks of {block} bytes")]
-    Blocks {
-        /// The device.
-        name: String,
-        /// Its size.
-        size: u64,
-        /// The block size.
-        block: u32,
-    },
-    /// The device cannot be written in blocks as small as that.
-    #[error("{name}: its own blocks are {own} bytes, larger than --block-size {block}")]
-    TooFine {
-        /// The device.
-        name: String,
-        /// Its block size.
-        own: u32,
-        /// The block size asked for.
-        block: u32,
-    },
-}
-
-impl FromStr for Backend {
-    type Err = BackendError;
-
-    /// `mem:SIZE`, `flash:PATH[,capacity=SIZE][,op=PERCENT][,dedup=SCHEME]`, `plain:PATH` or a
-    /// path.
-    fn from_str(text: &str) -> Result<Self, BackendError> {
-        if let Some(flash) = text.strip_prefix("flash:") {
-            return Ok(Self::Flash(flash.parse()?));
-        }
-        if let Some(path) = text.strip_prefix("plain:") {
-            return Ok(Self::Plain(path.into()));
-        }
-        let Some(size) = text.strip_prefix("mem:") else { return Ok(Self::Path(text.into())) };
-        parse_size(size)
-            .map(Self::Memory)
-            .map_err(|error| BackendError::Size { text: text.to_owned(), why: error.to_string() })
-    }
-}
-
-impl std::fmt::Display for Backend {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Memory(size) => write!(f, "mem:{size}"),
-            Self::Path(path) => path.display().fmt(f),
-            Self::Plain(path) => write!(f, "plain:{}", path.display()),
-            Self::Flash(spec) => write!(f, "flash:{spec}"),
-        }
-    }
-}
-
-impl Backend {
-    /// The path of what holds its blocks; `None` for memory.
-    #[must_use]
-    pub fn path(&self) -> Option<&Path> {
-        match self {
-            Self::Memory(_) => None,
-            Self::Path(path) | Self::Plain(path) => Some(path),
-            Self::Flash(spec) => Some(&spec.path),
-        }
-    }
-}
-
-fn no_memory(error: NoMemory) -> String {
-    let needed = format_binary(error.needed);
-    match error.available {
-        0 => format!("it needs {needed} of memory, and this process may not have so much"),
-        available => format!("it needs {needed} of memory, and {} are available", format_binary(available)),
-    }
-}
-
-/// A backend, and the tags beside it:
-/// `BACKEND[,pi=BITS][,metadata=BYTES][,pi-place=PLACE][,storage-tag=BITS][,atomic=BYTES]`
-/// `[,on-stale=WHAT][,tags=PATH]`.
-///
-/// A comma belongs to the backend's path unless one of these words and `=` follow it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DriveSource {
-    /// What holds the blocks.
-    pub backend: Backend,
-    /// What is kept beside them, if anything.
-    pub tagging: Option<Tagging>,
-}
-
-impl FromStr for DriveSource {
-    type Err = BackendError;
-
-    fn from_str(text: &str) -> Result<Self, BackendError> {
-        let starts = Self::OPTIONS.iter().filter_map(|option| text.find(&format!(",{option}=")));
-        let (backend, options) = text.split_at(starts.min().unwrap_or(text.len()));
-        let backend: Backend = backend.parse()?;
-        let mut fields = TagFields::default();
-        for option in options.split(',').skip(1) {
-            let (word, value) =
-                option.split_once('=').ok_or_else(|| BackendError::Option(option.to_owned()))?;
-            let (name, field) = match word {
-                "pi" => ("pi", &mut fields.pi),
-                "metadata" => ("metadata", &mut fields.metadata),
-                "pi-place" => ("pi-place", &mut fields.place),
-                "storage-tag" => ("storage-tag", &mut fields.storage_tag),
-                "atomic" => ("atomic", &mut fields.atomic),
-                "on-stale" => ("on-stale", &mut fields.on_stale),
-                "tags" => ("tags", &mut fields.tags),
-                _ => return Err(BackendError::Option(option.to_owned())),
-            };
-            if field.replace(value).is_some() {
-                return Err(TaggingError::Field { field: name, why: "it is given twice".to_owned() }.into());
-            }
-        }
-        let in_memory = matches!(backend, Backend::Memory(_));
-        Ok(Self { tagging: Tagging::parse(&fields, in_memory)?, backend })
-    }
-}
-
-impl DriveSource {
-    /// The words of the options that concern tags.
-    pub const OPTIONS: [&str; 7] =
-        ["pi", "metadata", "pi-place", "storage-tag", "atomic", "on-stale", "tags"];
-}
 
 /// A device with its identity.
 #[derive(Clone)]
@@ -197,6 +28,8 @@ pub struct Drive {
     identity: [u8; 32],
     /// Where it is, where it is a path.
     path: Option<PathBuf>,
+    /// Files that opening it has made.
+    made: MadeFiles,
     /// The type of protection information of its visible face.
     kind: Type,
     /// The bits of the storage tag that are compared there.
@@ -204,6 +37,20 @@ pub struct Drive {
 }
 
 impl Drive {
+    /// The files that opening it has made.
+    #[must_use]
+    pub fn made(&self) -> &MadeFiles {
+        &self.made
+    }
+
+    /// Removes the files that opening it has made, while nobody else has them.
+    ///
+    /// # Errors
+    /// Names the first file that cannot be removed.
+    pub fn remove_made(self) -> Result<(), (PathBuf, std::io::Error)> {
+        self.made.remove_held()
+    }
+
     /// The same drive, which moves at most `rate` bytes a second: for measurements.
     #[must_use]
     pub fn limited(self, rate: u64) -> Self {
@@ -253,8 +100,9 @@ impl Drive {
     ) -> Result<Self, BackendError> {
         let beside = |device: Arc<dyn BlockDevice>, path: &Path| match tagging {
             Some(tagging) => tagging.put_beside(&device, path, block_size),
-            None => Ok(device),
+            None => Ok((device, MadeFiles::default())),
         };
+        let mut made = MadeFiles::default();
         let (device, path): (Arc<dyn BlockDevice>, _) = match backend {
             Backend::Memory(size) => {
                 let text = backend.to_string();
@@ -287,34 +135,44 @@ impl Drive {
                     Some(unit) => device.with_atomic_unit(unit),
                     None => device,
                 };
-                (beside(Arc::new(device), &real)?, Some(real))
+                let (device, tags) = beside(Arc::new(device), &real)?;
+                made.join(tags);
+                (device, Some(real))
             }
             Backend::Flash(_) if tagging.is_some_and(|tagging| tagging.atomic.is_some()) => {
                 let why = "what a flash drive writes all or nothing is known".to_owned();
                 return Err(TaggingError::Field { field: "atomic", why }.into());
             }
             Backend::Flash(spec) => {
-                let device = open_flash(spec, label)?;
+                let (device, is_new) = open_flash(spec, label)?;
+                if is_new {
+                    made.note(&spec.path);
+                }
                 let real = spec.path.canonicalize().unwrap_or_else(|_| spec.path.clone());
-                (beside(Arc::new(device), &real)?, Some(real))
+                let device: Arc<dyn BlockDevice> = Arc::new(device);
+                let (device, tags) = beside(Arc::clone(&device), &real).inspect_err(|_| {
+                    // The error is told; the drive is open still.
+                    let _ = made.remove_held();
+                })?;
+                made.join(tags);
+                (device, Some(real))
             }
         };
         let place =
             path.as_ref().map_or_else(|| format!("memory {number}"), |path| path.display().to_string());
-        Ok(Self { path, ..Self::with_device(device, block_size, &format!("{subsystem} {place}"))? })
+        Ok(Self { path, made, ..Self::with_device(device, block_size, &format!("{subsystem} {place}"))? })
     }
 
     /// Lets hosts make blocks unreadable (Write Uncorrectable), and keeps what they made so in a
-    /// file of `folder`, named after the drive's path. A drive in memory needs no file; one of a
-    /// path refuses the command without this.
+    /// file of `folder`, named after the drive ([`marks_file`]). A drive in memory needs no file;
+    /// one of a path refuses the command without this.
     ///
     /// # Errors
     /// Where the file is there and cannot be read.
     pub fn keep_marks(mut self, folder: &Path) -> Result<Self, BackendError> {
         if let Some(path) = &self.path {
-            let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
-            let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-            let file = folder.join(format!("unreadable-{name}.marks"));
+            let file = marks_file(folder, path, &*self.device)
+                .map_err(|source| MarksError::Read { path: folder.to_owned(), source })?;
             self.device = Arc::new(MarkedDevice::with_file(self.device, self.format.data_bytes(), &file)?);
         }
         Ok(self)
@@ -339,7 +197,8 @@ impl Drive {
             return Err(BackendError::TooFine { name, own: device.logical_block(), block: block_size });
         }
         let identity = Sha256::digest(format!("pumice drive {identity}")).into();
-        Ok(Self { device, format, identity, path: None, kind: Type::One, storage_mask: u64::MAX })
+        let (path, made) = (None, MadeFiles::default());
+        Ok(Self { device, format, identity, path, made, kind: Type::One, storage_mask: u64::MAX })
     }
 
     /// Sets the type of protection information of its visible face; without it, type 1.
@@ -424,7 +283,9 @@ pub(crate) fn has_visible_face(guard: Guard, block: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::backend::DriveSource;
     use super::*;
+    use pumice_flashdrive::FlashSpec;
     use pumice_protect::guard::Guard;
 
     #[test]

@@ -14,8 +14,8 @@ pub(super) fn last_part(path: &Path) -> String {
 /// How often a drive that is being recovered says how far that is.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
 
-/// Opens a flash drive, and makes it if nothing is at its path.
-pub(super) fn open_flash(spec: &FlashSpec, label: Option<&str>) -> Result<FlashDrive, FlashError> {
+/// Opens a flash drive, and makes it if nothing is at its path; also says whether it was made.
+pub(super) fn open_flash(spec: &FlashSpec, label: Option<&str>) -> Result<(FlashDrive, bool), FlashError> {
     let name = label.map_or_else(|| last_part(&spec.path), str::to_owned);
     let (mut told, path) = (Instant::now(), spec.path.display());
     let (drive, made) = pumice_flashdrive::open_telling(spec, &name, &mut |Progress { step, done, of }| {
@@ -26,5 +26,5 @@ pub(super) fn open_flash(spec: &FlashSpec, label: Option<&str>) -> Result<FlashD
     })?;
     let what = if made { "made a flash drive" } else { "recovered a flash drive" };
     info!(drive = %name, path = %spec.path.display(), used = drive.used_bytes(), "{what}");
-    Ok(drive)
+    Ok((drive, made))
 }

@@ -1,5 +1,6 @@
 //! Protection information beside a drive: its options, and the drive with tags.
 
+use super::made::MadeFiles;
 use super::withheld::WithheldDevice;
 use pumice_blockdev::{BlockDevice, TagFormat};
 use pumice_protect::format::Place;
@@ -197,26 +198,34 @@ impl Tagging {
         drive: &Arc<dyn BlockDevice>,
         path: &Path,
         block: u32,
-    ) -> Result<Arc<dyn BlockDevice>, TaggingError> {
+    ) -> Result<(Arc<dyn BlockDevice>, MadeFiles), TaggingError> {
         let Some(place) = &self.place else {
             let why = "the path of the tag file is missing".to_owned();
             return Err(TaggingError::Field { field: "tags", why });
         };
         let serial = serial_of(path);
         let (medium, made) = open_place(place, &**drive, block, self.metadata, &serial)?;
+        let mut files = MadeFiles::default();
+        if made {
+            files.note(place);
+        }
         match TaggedDevice::open_as(Arc::clone(drive), medium, &serial, self.on_stale) {
             Ok(device) => {
                 report(&device, made, place);
-                Ok(Arc::new(device))
+                Ok((Arc::new(device), files))
             }
             Err(TagError::Stale(evidence)) => {
                 let (name, tags) = (drive.name().to_owned(), place.display());
                 error!(drive = %name, %tags, %evidence, "the tags are stale: the drive is not served; {WAYS}");
                 let format = TagFormat { metadata: self.metadata, block_bytes: block };
                 let why = format!("the tags are stale: {evidence}; {WAYS}");
-                Ok(Arc::new(WithheldDevice::new(name, drive.size_bytes(), format, why)))
+                Ok((Arc::new(WithheldDevice::new(name, drive.size_bytes(), format, why)), files))
             }
-            Err(source) => Err(TaggingError::Tags { path: place.clone(), source }),
+            Err(source) => {
+                // What is wrong is told; what cannot be removed would only hide it.
+                let _ = files.remove();
+                Err(TaggingError::Tags { path: place.clone(), source })
+            }
         }
     }
 }

@@ -6,7 +6,12 @@
 use super::disk::Disk;
 use super::{Kind, Signature};
 use crate::bytes::{array, u16_at, u32_at, u64_at};
+use std::ops::Range;
 
+/// ZFS's ring of uberblocks in the first label: 128 KiB, of which each entry has 1 KiB or more.
+const ZFS: Range<u64> = 128 << 10..256 << 10;
+/// An uberblock begins with this, in the byte order of the machine that wrote it.
+const UBERBLOCK: u64 = 0x00BA_B10C;
 /// Btrfs's superblock.
 const BTRFS: u64 = 64 << 10;
 /// The mark of bcache's superblock, at sector 8.
@@ -20,6 +25,12 @@ pub(super) fn find(disk: &Disk<'_>) -> Vec<Signature> {
     let mut found: Vec<Signature> = of.into_iter().filter_map(|format| format(head)).collect();
     if head[4096 + 24..].starts_with(&BCACHE) {
         found.push(Signature::new(Kind::Bcache, Some(uuid(head, 4096 + 40)), None));
+    }
+    if head.starts_with(b"integrt\0") {
+        found.push(Signature::new(Kind::Integrity, None, None));
+    }
+    if head.starts_with(b"SPDKRAID") {
+        found.push(Signature::new(Kind::Spdk, None, None));
     }
     found.extend(btrfs(disk));
     found
@@ -141,4 +152,12 @@ fn btrfs(disk: &Disk<'_>) -> Option<Signature> {
         return None;
     }
     Some(Signature::new(Kind::Btrfs, Some(uuid(&bytes, DEVICE + 66)), Some(u64_at(&bytes, DEVICE + 8))))
+}
+
+/// A device of ZFS. It says nothing of its size where that could be read without its lists of names
+/// and values, so it claims no bytes: it is looked for only to name what a device holds.
+pub(super) fn zfs(disk: &Disk<'_>) -> Option<Signature> {
+    let ring = disk.read(ZFS.start, (ZFS.end - ZFS.start) as usize);
+    let begins = |entry: &[u8]| [UBERBLOCK, UBERBLOCK.swap_bytes()].contains(&u64_at(entry, 0));
+    ring.chunks(1024).any(begins).then(|| Signature::new(Kind::Zfs, None, None))
 }

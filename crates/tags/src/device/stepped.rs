@@ -1,7 +1,7 @@
 //! Writes in steps.
 
 use super::TaggedDevice;
-use pumice_blockdev::{DirectRequest, IoError, Step, Stepped, SteppedCommand};
+use pumice_blockdev::{BlockDevice, DirectRequest, IoError, Step, Stepped, SteppedCommand};
 use std::sync::Arc;
 
 impl Stepped for TaggedDevice {
@@ -31,5 +31,19 @@ impl Stepped for TaggedDevice {
 
     fn leave(&self, user: usize) {
         self.carrier.leave(user);
+    }
+}
+
+impl Drop for TaggedDevice {
+    fn drop(&mut self) {
+        // Best effort: what is not home is in the log.
+        let why = match self.carrier.dismiss() {
+            true => self.close().err().map(|error| error.to_string()),
+            // As after a crash.
+            false => Some("commands were under way".to_owned()),
+        };
+        if let Some(why) = why {
+            tracing::warn!(drive = %self.name(), why, "the tags were not closed: the next start recovers them");
+        }
     }
 }
