@@ -158,6 +158,17 @@ impl CheckMatrix {
         Self { columns: self.columns, rows: independent(rows) }
     }
 
+    /// Whether the equations determine these lost members: their columns are independent. `false` if
+    /// a member is named twice.
+    ///
+    /// # Panics
+    /// If there is no such column.
+    #[must_use]
+    pub fn corrects(&self, lost: &[usize]) -> bool {
+        let mut span = Span::default();
+        lost.iter().all(|column| span.insert(vector(self.rows.iter().map(|row| row[*column]))))
+    }
+
     /// How lost members follow from the others; `None` if the equations do not determine them,
     /// and where a member is named twice.
     ///
@@ -234,6 +245,7 @@ mod tests {
                     continue;
                 }
                 assert_eq!(check.eliminate(&[a, b]).rows(), 0);
+                assert!(check.corrects(&[a, b]));
                 let recovery = check.recover(&[a, b]).unwrap();
                 for (lost, row) in recovery.lost.iter().zip(&recovery.coefficients) {
                     let value =
@@ -243,6 +255,7 @@ mod tests {
             }
         }
         assert_eq!(check.recover(&[0, 1, 2]), None);
+        assert!(!check.corrects(&[0, 1, 2]) && !check.corrects(&[4, 4]) && check.corrects(&[]));
     }
 
     #[test]

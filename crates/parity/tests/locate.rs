@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use pumice_parity::check_matrix::CheckMatrix;
-use pumice_parity::code::Code;
+use pumice_parity::code::{Code, CodeSpec};
 use pumice_parity::gf;
 use pumice_parity::locate::{BlockDiagnosis, BlockVerdict, diagnose_block, error_values};
 
@@ -29,6 +29,10 @@ fn diagnose(check: &CheckMatrix, len: usize, errors: &[Error]) -> BlockDiagnosis
 
 fn verdict(check: &CheckMatrix, len: usize, errors: &[Error]) -> BlockVerdict {
     diagnose(check, len, errors).verdict
+}
+
+fn lrc(name: &str) -> Code {
+    name.parse::<CodeSpec>().unwrap().code()
 }
 
 fn raid6(data: usize) -> CheckMatrix {
@@ -153,7 +157,7 @@ fn three_parities_name_one_member_and_refuse_two() {
 
 #[test]
 fn every_member_of_an_lrc_is_named() {
-    let check = Code::lrc(6, 6).unwrap().check().clone();
+    let check = lrc("lrc:12,2,2,data").check().clone();
     for column in 0..check.columns() {
         for e in [1, 0x80, 0xFF] {
             assert_eq!(verdict(&check, 1, &[(column, 0, e)]), BlockVerdict::Columns(vec![column]));
@@ -233,7 +237,7 @@ proptest! {
     fn whatever_is_named_does_explain_the_block(
         rows in prop::collection::vec(prop::collection::vec(any::<u8>(), 3), 4)
     ) {
-        let check = Code::lrc(5, 4).unwrap().check().clone();
+        let check = lrc("lrc:6,2,2").check().clone();
         if let BlockVerdict::Columns(columns) = diagnose_block(&check, &views(&rows)).verdict {
             prop_assert!(columns.len() <= 2 && error_values(&check, &columns, &views(&rows)).is_some());
         }
