@@ -158,8 +158,8 @@ impl CheckMatrix {
         Self { columns: self.columns, rows: independent(rows) }
     }
 
-    /// Whether the equations determine these lost members: their columns are independent. `false` if
-    /// a member is named twice.
+    /// Whether the equations determine these lost members: their columns are independent. `false`
+    /// if a member is named twice.
     ///
     /// # Panics
     /// If there is no such column.

@@ -2,9 +2,9 @@
 //!
 //! # Derivation
 //! Data columns come first, in order, then the parities; parity j is row j, and every code here is
-//! systematic: `parity[j] = sum over data i of A[j][i] * data[i]`. The rows of A are what an encoder
-//! multiplies by. H = \[A | I\], since -1 = 1; only where parities are members of local groups, rows
-//! of H are the shorter equations of the groups. Everything else (what remains without some
+//! systematic: `parity[j] = sum over data i of A[j][i] * data[i]`. An encoder multiplies by the
+//! rows of A. H = \[A | I\], since -1 = 1; only where global parities are members of local groups,
+//! rows of H are the shorter equations of the groups. Everything else (what remains without some
 //! members, recovery, location) is linear algebra on H and lives in [`CheckMatrix`].
 //!
 //! A set of lost columns decodes if and only if their columns of H are linearly independent: then,

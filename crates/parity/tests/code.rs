@@ -341,8 +341,8 @@ fn groups_of_all_members_hold_their_global() {
     assert!(long.recover(&[0]).unwrap().survivors.len() > 7);
 }
 
-/// The classes of a rotation: in stripe t, `turns` of columns are moved on by t places each, over the
-/// members where the code has them.
+/// The classes of a rotation: in stripe t, each of `turns`, a list of columns, is moved on by t
+/// places over the members where the code has them.
 fn rotation(code: &Code, turns: &[Vec<usize>], stripes: usize) -> Vec<CheckMatrix> {
     let columns = code.check().columns();
     (0..stripes)

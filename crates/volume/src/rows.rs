@@ -38,8 +38,8 @@ pub trait RowLayout {
         self.members() - self.data_members()
     }
 
-    /// The number of members that may be lost, whichever they are: the parities. A layout whose code
-    /// does not correct every set of so many losses has its own, lower number.
+    /// The number of members that may be lost, whichever they are: the parities. A layout whose
+    /// code does not correct every set of so many losses has its own, lower number.
     fn survives(&self) -> u16 {
         self.parities()
     }

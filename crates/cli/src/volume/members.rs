@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(nodes_survived([], 2, |_| true), (0, 0));
     }
 
-    /// Any three members of lrc:12,2,2,data may be lost, and four of a node if they are spread well.
+    /// Any three members of lrc:12,2,2,data may be lost, and four if they are well chosen.
     #[test]
     fn nodes_are_lost_by_rank() {
         let code = "lrc:12,2,2,data".parse::<CodeSpec>().unwrap().code();

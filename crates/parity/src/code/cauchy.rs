@@ -1,5 +1,5 @@
-//! The coefficients of generator 1 of `docs/design/codes.md`: rows of one extended Cauchy matrix, of
-//! which the first two are P and Q of RAID-6.
+//! The coefficients of generator 1 of `docs/design/codes.md`: rows of one extended Cauchy matrix.
+//! The first two are P and Q of RAID-6.
 
 use crate::gf;
 

@@ -1,9 +1,9 @@
 //! Locally repairable codes: groups with a parity each, and parities over all data.
 //!
-//! Generators 2 and 3 of `docs/design/codes.md`, which lists the coefficients and derives which sets
-//! of losses any code of such a shape can correct: with e_g losses in group g and e_0 among the
-//! globals that belong to no group, those with `e_0 + sum over g of max(0, e_g - 1) <= globals`.
-//! The codes here correct all of them.
+//! Generators 2 and 3 of `docs/design/codes.md`. The page lists the coefficients and derives the
+//! sets of losses that any code of such a shape can correct: with e_g losses in group g and e_0
+//! among the globals that belong to no group, those with
+//! `e_0 + sum over g of max(0, e_g - 1) <= globals`. The codes here correct all of them.
 //!
 //! # References
 //! C. Huang et al., *Erasure coding in Windows Azure Storage*, USENIX ATC 2012 (groups of data, the
