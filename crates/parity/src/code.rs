@@ -109,7 +109,7 @@ impl Code {
     /// If there is no data, or more than 65535 columns of it.
     pub fn raid5(data: usize) -> Result<Self, CodeError> {
         in_range("data", data, 1, usize::from(u16::MAX))?;
-        Self::systematic(&[vec![1; data]])
+        Ok(Self::systematic(&[vec![1; data]])?.with_any(1))
     }
 
     /// RAID-6 as Linux md has it: P the XOR, Q the sum of `2^i * data[i]`.
@@ -118,7 +118,7 @@ impl Code {
     /// If there are not 1 to 255 data columns.
     pub fn raid6(data: usize) -> Result<Self, CodeError> {
         in_range("data", data, 1, MAX_RAID6_DATA)?;
-        Self::systematic(&[vec![1; data], (0..data).map(gf::exp).collect()])
+        Ok(Self::systematic(&[vec![1; data], (0..data).map(gf::exp).collect()])?.with_any(2))
     }
 
     /// Repetition: `copies` columns that hold the same bytes. Column 0 counts as the data and the
@@ -129,11 +129,11 @@ impl Code {
     /// If there are not 2 to 9 copies.
     pub fn copies(copies: usize) -> Result<Self, CodeError> {
         in_range("copies", copies, 2, MAX_ROWS + 1)?;
-        Self::systematic(&vec![vec![1]; copies - 1])
+        Ok(Self::systematic(&vec![vec![1]; copies - 1])?.with_any(copies - 1))
     }
 
-    /// Reed-Solomon: `data` data columns and `parities` parities, of which the first two are P and Q
-    /// of RAID-6. Rows do not depend on the counts. `docs/design/codes.md`, generator 1.
+    /// Reed-Solomon: `data` data columns and `parities` parities. The first two are P and Q of
+    /// RAID-6. Rows do not depend on the counts. `docs/design/codes.md`, generator 1.
     ///
     /// # Errors
     /// If parities are not 1 to 8, data columns not 1 to 255, or both together more than 257.
@@ -147,11 +147,11 @@ impl Code {
             |row: usize, i: usize| cauchy::coefficient(row, i).expect("no pole below the limit");
         let rows: Vec<Vec<u8>> =
             (0..parities).map(|row| (0..data).map(|i| coefficient(row, i)).collect()).collect();
-        Self::systematic(&rows)
+        Ok(Self::systematic(&rows)?.with_any(parities))
     }
 
     /// The code with these coefficients, such as an array says them: `rows[j][i]` is what data
-    /// column i is multiplied by in parity j. Its equations are \[A | I\].
+    /// column i is multiplied by in parity j. Its equations are \[A | I\]; its distance is unknown.
     ///
     /// # Errors
     /// If there are not 1 to 8 rows, they are empty or they differ in length.
@@ -189,6 +189,11 @@ impl Code {
         };
         let encode = recovery.coefficients.iter().map(spread).collect();
         Some(Self { check, data, encode })
+    }
+
+    /// The same code, any `any` of whose columns are independent.
+    fn with_any(self, any: usize) -> Self {
+        Self { check: self.check.with_any(any), ..self }
     }
 
     /// The parity-check matrix.

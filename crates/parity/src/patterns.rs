@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(of(3), Some(Patterns { size: 3, corrected: 0, sets: 56 }));
         assert_eq!(of(9), None);
         let wide = Code::reed_solomon(30, 8).unwrap().check().clone();
-        assert_eq!(count(&[wide.clone()], 8), None, "48,903,492 sets");
+        assert_eq!(count(std::slice::from_ref(&wide), 8), None, "48,903,492 sets");
         assert_eq!(count(&[wide, raid6], 2), None);
     }
 }

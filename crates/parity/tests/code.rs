@@ -275,6 +275,7 @@ fn local_codes_correct_all_that_their_shape_allows() {
         }
         let whole = |(good, all): &(u64, u64)| good == all;
         assert_eq!(counts.values().take_while(|of_size| whole(of_size)).count(), spec.corrects_any() + 1);
+        assert_eq!(code.check().any_independent(), spec.corrects_any(), "{name}");
         assert_eq!(counts[&(code.parities() + 1)].0, 0);
     }
 }
@@ -378,4 +379,25 @@ fn a_layout_corrects_what_every_stripe_does() {
     let rs = Code::reed_solomon(12, 4).unwrap();
     assert_eq!(of_four(&rotation(&rs, &[(0..16).collect()], 16)), 1820);
     assert_eq!(shape("lrc:12,2,2").locality(), Locality::All);
+}
+
+/// What is said of a code holds for the equations that remain without some members.
+#[test]
+fn columns_said_to_be_independent_are() {
+    let names = ["rs:4,3", "lrc:6,2,2", "lrc:12,2,2", "lrc:12,2,2,data", "lrc:9,3,3"];
+    let mut least = usize::MAX;
+    for code in names.map(|name| name.parse::<CodeSpec>().unwrap().code()) {
+        let members = code.check().columns();
+        for missing in subsets(members, 2) {
+            let rest = code.check().eliminate(&missing);
+            let any = rest.any_independent();
+            assert!(any + missing.len() >= code.check().any_independent());
+            least = least.min(any);
+            for set in subsets(members, any).filter(|set| set.len() == any) {
+                let zero = set.iter().any(|column| rest.column(*column).iter().all(|c| *c == 0));
+                assert!(zero || rest.corrects(&set), "{missing:?} {set:?}");
+            }
+        }
+    }
+    assert_eq!(least, 1);
 }

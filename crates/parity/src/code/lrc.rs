@@ -146,6 +146,7 @@ impl Code {
         }
         let rows = columns - data;
         let check = CheckMatrix::new(rows, columns, &equations).expect("rows of one length");
-        Self::of_equations(check, data).expect("parities follow from data")
+        let code = Self::of_equations(check, data).expect("parities follow from data");
+        code.with_any(usize::from(shape.globals) + 1)
     }
 }
