@@ -250,10 +250,12 @@ fn shape(name: &str) -> LrcShape {
     name.parse::<CodeSpec>().unwrap().shape().unwrap()
 }
 
+/// A size, the sets of it that are corrected, and all.
+type Count = (usize, u64, u64);
+
 #[test]
 fn local_codes_correct_all_that_their_shape_allows() {
-    // Size, corrected, of.
-    let published: [(&str, &[(usize, u64, u64)]); 5] = [
+    let published: [(&str, &[Count]); 5] = [
         ("lrc:6,2,2", &[(3, 120, 120), (4, 180, 210)]),
         ("lrc:12,2,2", &[(3, 560, 560), (4, 1680, 1820)]),
         ("lrc:12,2,2,data", &[(3, 560, 560), (4, 1568, 1820)]),
