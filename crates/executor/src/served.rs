@@ -17,7 +17,7 @@ use crate::random::random;
 use crate::state::{Consistency, ControlError, Facts, Offload, Status};
 use pumice_raid::{Known, Metadata};
 use pumice_units::Role;
-use pumice_volume::rows::Windows;
+use pumice_volume::rows::{RowLayout, Windows};
 use pumice_volume::{Refusal, Volume, assemble, token};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -116,7 +116,7 @@ pub fn open(drives: &[MemberDrive], options: &OpenOptions) -> Result<ServedVolum
 pub fn opens_without(members: u16, data: u16, majority: bool) -> u16 {
     let opens = |away: &u16| {
         let here = members - away;
-        if majority { token::holds(here, members, data) } else { here >= data }
+        here >= data && (!majority || token::is_majority(here, members))
     };
     (0..=members).rev().find(opens).unwrap_or(0)
 }
@@ -211,7 +211,7 @@ impl Opening {
             return Err(OpenError::NotWithout { named: without.clone(), missing });
         }
         let asks = *majority && !is_served && without.is_empty();
-        if asks && !token::holds(here, all, geometry.data_disks()) {
+        if asks && !token::holds(geometry, &members.keys().copied().collect()) {
             return Err(OpenError::Minority { here, members: all, missing });
         }
         Ok(())
@@ -260,7 +260,7 @@ impl Opening {
             bytes: volume.bytes(),
             block,
             members: geometry.raid_disks(),
-            survives: geometry.raid_disks() - geometry.data_disks(),
+            survives: geometry.survives(),
             consistency: self.options.consistency,
             report,
         };

@@ -5,6 +5,8 @@ use pumice_raid::{Known, Metadata, Uuid};
 use pumice_units::Role;
 use pumice_volume::Report;
 use pumice_volume::choice::{Preference, Standing};
+use pumice_volume::rows::RowLayout;
+use std::collections::BTreeSet;
 
 /// What keeps rows whole over a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +57,7 @@ pub struct Facts {
     pub block: u32,
     /// Members.
     pub members: u16,
-    /// How many of them may be missing.
+    /// How many of them may be missing, whichever they are.
     pub survives: u16,
     /// What keeps rows whole over a crash.
     pub consistency: Consistency,
@@ -68,6 +70,12 @@ impl Facts {
     #[must_use]
     pub const fn known(&self) -> Known {
         Known { array: Some(self.uuid), metadata: Some(self.metadata) }
+    }
+
+    /// Whether the blocks of `missing` members follow from the others.
+    #[must_use]
+    pub fn corrects(&self, missing: &BTreeSet<Role>) -> bool {
+        self.geometry.corrects(missing)
     }
 }
 

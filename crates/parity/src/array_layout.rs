@@ -71,6 +71,7 @@ impl StripeClass {
         }
         let parities = parities.into_iter().map(|column| column.expect("each parity has a column")).collect();
         let check = CheckMatrix::new(rows, columns.len(), &coefficients).expect("rows of a code, columns");
+        let check = check.with_any(code.check().any_independent());
         Self::new(check, Redundancy::Parity(parities), columns.len(), order, order.len() as u64)
     }
 
@@ -89,6 +90,7 @@ impl StripeClass {
             }
         }
         let check = CheckMatrix::new(rows, columns, &coefficients).expect("rows of a code, columns");
+        let check = check.with_any(code.check().any_independent());
         let mut out = Self::new(check, Redundancy::Copies, columns, &[], 1);
         copies.iter().for_each(|column| out.data[*column] = Some(0));
         out

@@ -26,11 +26,22 @@ use crate::matrix::MAX_ROWS;
 use thiserror::Error;
 
 /// The equations of a stripe.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct CheckMatrix {
     columns: usize,
     rows: Vec<Vec<u8>>,
+    /// What is known of the code: [`any_independent`](Self::any_independent).
+    any: usize,
 }
+
+/// Equal equations are equal, whatever is known of their code.
+impl PartialEq for CheckMatrix {
+    fn eq(&self, other: &Self) -> bool {
+        (self.columns, &self.rows) == (other.columns, &other.rows)
+    }
+}
+
+impl Eq for CheckMatrix {}
 
 /// Why a matrix makes no sense.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -79,7 +90,19 @@ impl CheckMatrix {
         if rows.checked_mul(columns) != Some(row_major.len()) {
             return Err(CheckMatrixError::Length { length: row_major.len(), rows, columns });
         }
-        Ok(Self { columns, rows: row_major.chunks(columns).map(<[u8]>::to_vec).collect() })
+        Ok(Self { columns, rows: row_major.chunks(columns).map(<[u8]>::to_vec).collect(), any: 0 })
+    }
+
+    /// The same, of a code of which any `any` columns that are not zero are independent.
+    pub(crate) fn with_any(self, any: usize) -> Self {
+        Self { any, ..self }
+    }
+
+    /// A number of columns that are independent whichever they are, columns of zeros apart: the
+    /// distance of the code less 1, or fewer. 0 if nothing is known of the code.
+    #[must_use]
+    pub const fn any_independent(&self) -> usize {
+        self.any
     }
 
     /// Equations.
@@ -143,11 +166,14 @@ impl CheckMatrix {
     #[must_use]
     pub fn eliminate(&self, missing: &[usize]) -> Self {
         let mut rows = self.rows.clone();
+        let mut any = self.any;
         for column in missing {
             // The first row that has the column is given up: in a local code that is the local
             // parity, and rows of other groups are left alone.
             if let Some(pivot) = rows.iter().position(|row| row[*column] != 0) {
                 let pivot = rows.remove(pivot);
+                // Columns are independent now if they were together with the missing one.
+                any = any.saturating_sub(1);
                 let inverse = gf::inv(pivot[*column]).expect("the pivot is not zero");
                 for row in &mut rows {
                     let factor = gf::mul(row[*column], inverse);
@@ -155,7 +181,18 @@ impl CheckMatrix {
                 }
             }
         }
-        Self { columns: self.columns, rows: independent(rows) }
+        Self { columns: self.columns, rows: independent(rows), any }
+    }
+
+    /// Whether the equations determine these lost members: their columns are independent. `false`
+    /// if a member is named twice.
+    ///
+    /// # Panics
+    /// If there is no such column.
+    #[must_use]
+    pub fn corrects(&self, lost: &[usize]) -> bool {
+        let mut span = Span::default();
+        lost.iter().all(|column| span.insert(vector(self.rows.iter().map(|row| row[*column]))))
     }
 
     /// How lost members follow from the others; `None` if the equations do not determine them,
@@ -234,6 +271,7 @@ mod tests {
                     continue;
                 }
                 assert_eq!(check.eliminate(&[a, b]).rows(), 0);
+                assert!(check.corrects(&[a, b]));
                 let recovery = check.recover(&[a, b]).unwrap();
                 for (lost, row) in recovery.lost.iter().zip(&recovery.coefficients) {
                     let value =
@@ -243,6 +281,7 @@ mod tests {
             }
         }
         assert_eq!(check.recover(&[0, 1, 2]), None);
+        assert!(!check.corrects(&[0, 1, 2]) && !check.corrects(&[4, 4]) && check.corrects(&[]));
     }
 
     #[test]

@@ -2,9 +2,10 @@
 //!
 //! # Derivation
 //! Data columns come first, in order, then the parities; parity j is row j, and every code here is
-//! systematic with H = \[A | I\]: `parity[j] = sum over data i of A[j][i] * data[i]`, since -1 = 1.
-//! So the rows of A are what an encoder multiplies by, and everything else (what remains without
-//! some members, recovery, location) is linear algebra on H and lives in [`CheckMatrix`].
+//! systematic: `parity[j] = sum over data i of A[j][i] * data[i]`. An encoder multiplies by the
+//! rows of A. H = \[A | I\], since -1 = 1; only where global parities are members of local groups,
+//! rows of H are the shorter equations of the groups. Everything else (what remains without some
+//! members, recovery, location) is linear algebra on H and lives in [`CheckMatrix`].
 //!
 //! A set of lost columns decodes if and only if their columns of H are linearly independent: then,
 //! and only then, are the lost values the one solution of the equations.
@@ -13,27 +14,27 @@
 //! |---|---|---|
 //! | [`Code::raid5`] | ones | any one |
 //! | [`Code::raid6`] | ones; 2^i | any two |
-//! | [`Code::reed_solomon`] | Cauchy, m rows | any m (MDS) |
+//! | [`Code::reed_solomon`] | ones; 2^i; Cauchy, m rows in all | any m (MDS) |
 //! | [`Code::copies`] | ones | all but one |
-//! | [`Code::lrc`] | one XOR a group; alpha_i; alpha_i^2 | one a group, and any two more |
+//! | [`Code::lrc`] | one XOR a group; globals | one a group, and any as many more as globals |
 //!
-//! # Reed-Solomon: why Cauchy
-//! The entries are `1 / (x_j + y_i)` with all x and y distinct: every square submatrix of a Cauchy
-//! matrix is regular (its determinant is a product of differences over a product of sums), which is
-//! exactly what makes \[A | I\] MDS. A plain Vandermonde matrix with rows 1, g^i, g^2i, g^3i has
-//! singular minors from four parities on. With x_j = j and y_i = m + i, each column is divided by
-//! its entry in row 0: scaling a column by a non-zero constant keeps minors regular, and makes
-//! parity 0 a plain XOR.
+//! `docs/design/codes.md` has the generators, proves what they correct, and lists the codes that
+//! arrays are offered, which [`CodeSpec`] names.
 //!
-//! Worked example, 3+2: 1/(0+2), 1/(0+3), 1/(0+4) over 1/(1+2), 1/(1+3), 1/(1+4) becomes 1 1 1 over
-//! 2/3, 3/2, 4/5 = F5, 8F, A6.
+//! Worked example, 3+3: rows 01 01 01, 01 02 04 and 01 F5 D2. For the last one, 3 / (2^-1 + 2) =
+//! 3 / 8C = F5.
 //!
 //! # References
 //! I. S. Reed, G. Solomon, *Polynomial codes over certain finite fields*, 1960; J. Bloemer et al.,
 //! *An XOR-based erasure-resilient coding scheme*, ICSI TR-95-048, 1995 (Cauchy matrices); H. P.
 //! Anvin, *The mathematics of RAID-6*. Local reconstruction codes: see [`Code::lrc`].
 
+mod cauchy;
 mod lrc;
+mod spec;
+
+pub use lrc::{Locality, LrcShape};
+pub use spec::{CodeSpec, MAX_MEMBERS, ParseCodeError};
 
 use crate::check_matrix::{CheckMatrix, CheckMatrixError, Recovery};
 use crate::gf;
@@ -57,6 +58,8 @@ pub enum ColumnRole {
 pub struct Code {
     check: CheckMatrix,
     data: usize,
+    /// A of the module's header.
+    encode: Vec<Vec<u8>>,
 }
 
 /// Why there is no such code.
@@ -74,6 +77,26 @@ pub enum CodeError {
         /// The most that there is.
         most: usize,
     },
+    /// Rows of coefficients differ in length.
+    #[error("parity {parity} has {found} coefficients: there are {data} data columns")]
+    Ragged {
+        /// The row that differs.
+        parity: usize,
+        /// Its coefficients.
+        found: usize,
+        /// Those of row 0.
+        data: usize,
+    },
+    /// More columns than the generator has places for.
+    #[error("{data} data columns and {parities} parities: they must be at most {most} together")]
+    Members {
+        /// Data columns.
+        data: usize,
+        /// Parities.
+        parities: usize,
+        /// The most that there may be of both.
+        most: usize,
+    },
     /// The matrix does not fit its counts.
     #[error(transparent)]
     Matrix(#[from] CheckMatrixError),
@@ -86,7 +109,7 @@ impl Code {
     /// If there is no data, or more than 65535 columns of it.
     pub fn raid5(data: usize) -> Result<Self, CodeError> {
         in_range("data", data, 1, usize::from(u16::MAX))?;
-        Self::systematic(&[vec![1; data]])
+        Ok(Self::systematic(&[vec![1; data]])?.with_any(1))
     }
 
     /// RAID-6 as Linux md has it: P the XOR, Q the sum of `2^i * data[i]`.
@@ -95,7 +118,7 @@ impl Code {
     /// If there are not 1 to 255 data columns.
     pub fn raid6(data: usize) -> Result<Self, CodeError> {
         in_range("data", data, 1, MAX_RAID6_DATA)?;
-        Self::systematic(&[vec![1; data], (0..data).map(gf::exp).collect()])
+        Ok(Self::systematic(&[vec![1; data], (0..data).map(gf::exp).collect()])?.with_any(2))
     }
 
     /// Repetition: `copies` columns that hold the same bytes. Column 0 counts as the data and the
@@ -106,24 +129,40 @@ impl Code {
     /// If there are not 2 to 9 copies.
     pub fn copies(copies: usize) -> Result<Self, CodeError> {
         in_range("copies", copies, 2, MAX_ROWS + 1)?;
-        Self::systematic(&vec![vec![1]; copies - 1])
+        Ok(Self::systematic(&vec![vec![1]; copies - 1])?.with_any(copies - 1))
     }
 
-    /// Reed-Solomon: `data` data columns and `parities` parities from a Cauchy matrix, parity 0 the
-    /// XOR. The module's header has the formula.
+    /// Reed-Solomon: `data` data columns and `parities` parities. The first two are P and Q of
+    /// RAID-6. Rows do not depend on the counts. `docs/design/codes.md`, generator 1.
     ///
     /// # Errors
-    /// If parities are not 1 to 8, there is no data, or the columns are more than the 256
-    /// elements of the field.
+    /// If parities are not 1 to 8, data columns not 1 to 255, or both together more than 257.
     pub fn reed_solomon(data: usize, parities: usize) -> Result<Self, CodeError> {
         in_range("parities", parities, 1, MAX_ROWS)?;
-        in_range("data", data, 1, 256 - parities)?;
-        // In range: j < 8 and m + i < 256, and never equal.
-        let quotient = |a: usize, b: usize| gf::div(a as u8, b as u8).expect("x and y are distinct");
-        let rows: Vec<Vec<u8>> = (0..parities)
-            .map(|x| (parities..parities + data).map(|y| quotient(y, x ^ y)).collect())
-            .collect();
-        Self::systematic(&rows)
+        in_range("data", data, 1, cauchy::MAX_DATA)?;
+        if data + parities > cauchy::MAX_COLUMNS {
+            return Err(CodeError::Members { data, parities, most: cauchy::MAX_COLUMNS });
+        }
+        let coefficient =
+            |row: usize, i: usize| cauchy::coefficient(row, i).expect("no pole below the limit");
+        let rows: Vec<Vec<u8>> =
+            (0..parities).map(|row| (0..data).map(|i| coefficient(row, i)).collect()).collect();
+        Ok(Self::systematic(&rows)?.with_any(parities))
+    }
+
+    /// The code with these coefficients, such as an array says them: `rows[j][i]` is what data
+    /// column i is multiplied by in parity j. Its equations are \[A | I\]; its distance is unknown.
+    ///
+    /// # Errors
+    /// If there are not 1 to 8 rows, they are empty or they differ in length.
+    pub fn of_coefficients(rows: &[Vec<u8>]) -> Result<Self, CodeError> {
+        in_range("parities", rows.len(), 1, MAX_ROWS)?;
+        let data = rows[0].len();
+        in_range("data", data, 1, usize::from(u16::MAX))?;
+        if let Some((parity, row)) = rows.iter().enumerate().find(|(_, row)| row.len() != data) {
+            return Err(CodeError::Ragged { parity, found: row.len(), data });
+        }
+        Self::systematic(rows)
     }
 
     /// \[A | I\] from the rows of A, which are of one length.
@@ -134,7 +173,27 @@ impl Code {
             all.extend_from_slice(row);
             all.extend((0..rows.len()).map(|j| u8::from(i == j)));
         }
-        Ok(Self { check: CheckMatrix::new(rows.len(), data + rows.len(), &all)?, data })
+        let check = CheckMatrix::new(rows.len(), data + rows.len(), &all)?;
+        Ok(Self { check, data, encode: rows.to_vec() })
+    }
+
+    /// The code with these equations, from which the columns after the first `data` follow; `None`
+    /// if they do not.
+    fn of_equations(check: CheckMatrix, data: usize) -> Option<Self> {
+        let parities: Vec<usize> = (data..check.columns()).collect();
+        let recovery = check.recover(&parities)?;
+        let spread = |row: &Vec<u8>| {
+            let mut out = vec![0; data];
+            recovery.survivors.iter().zip(row).for_each(|(column, c)| out[*column] = *c);
+            out
+        };
+        let encode = recovery.coefficients.iter().map(spread).collect();
+        Some(Self { check, data, encode })
+    }
+
+    /// The same code, any `any` of whose columns are independent.
+    fn with_any(self, any: usize) -> Self {
+        Self { check: self.check.with_any(any), ..self }
     }
 
     /// The parity-check matrix.
@@ -167,8 +226,8 @@ impl Code {
 
     /// What an encoder multiplies by: `parity[j] = sum over i of encode_rows()[j][i] * data[i]`.
     #[must_use]
-    pub fn encode_rows(&self) -> Vec<Vec<u8>> {
-        (0..self.check.rows()).map(|row| self.check.row(row)[..self.data].to_vec()).collect()
+    pub fn encode_rows(&self) -> &[Vec<u8>] {
+        &self.encode
     }
 
     /// How lost columns follow from the others; `None` if they do not
@@ -189,11 +248,21 @@ mod tests {
 
     #[test]
     fn the_example_of_the_header() {
-        let code = Code::reed_solomon(3, 2).unwrap();
-        assert_eq!(code.encode_rows(), [vec![1, 1, 1], vec![0xF5, 0x8F, 0xA6]]);
+        let code = Code::reed_solomon(3, 3).unwrap();
+        assert_eq!(code.encode_rows(), [vec![1, 1, 1], vec![1, 2, 4], vec![1, 0xF5, 0xD2]]);
         assert_eq!(code.role(2), Some(ColumnRole::Data(2)));
         assert_eq!(code.role(4), Some(ColumnRole::Parity(1)));
-        assert_eq!(code.role(5), None);
+        assert_eq!(code.role(6), None);
+    }
+
+    #[test]
+    fn coefficients_are_a_code() {
+        let code = Code::reed_solomon(5, 4).unwrap();
+        assert_eq!(Code::of_coefficients(code.encode_rows()), Ok(code));
+        let ragged = Code::of_coefficients(&[vec![1, 1], vec![1]]).unwrap_err();
+        assert_eq!(ragged.to_string(), "parity 1 has 1 coefficients: there are 2 data columns");
+        assert!(Code::of_coefficients(&[]).is_err() && Code::of_coefficients(&[vec![]]).is_err());
+        assert!(Code::of_coefficients(&vec![vec![1]; 9]).is_err());
     }
 
     #[test]
@@ -214,9 +283,11 @@ mod tests {
         assert_eq!(text(Code::raid5(0)), "data is 0: it must be 1 to 65535");
         assert_eq!(text(Code::raid6(256)), "data is 256: it must be 1 to 255");
         assert_eq!(text(Code::reed_solomon(4, 9)), "parities is 9: it must be 1 to 8");
-        assert_eq!(text(Code::reed_solomon(249, 8)), "data is 249: it must be 1 to 248");
-        assert_eq!(text(Code::lrc(16, 2)), "x is 16: it must be 1 to 15");
-        assert_eq!(text(Code::lrc(2, 0)), "y is 0: it must be 1 to 15");
-        assert!(Code::reed_solomon(248, 8).is_ok());
+        assert_eq!(text(Code::reed_solomon(256, 1)), "data is 256: it must be 1 to 255");
+        assert_eq!(
+            text(Code::reed_solomon(250, 8)),
+            "250 data columns and 8 parities: they must be at most 257 together"
+        );
+        assert!(Code::reed_solomon(249, 8).is_ok() && Code::reed_solomon(255, 2).is_ok());
     }
 }

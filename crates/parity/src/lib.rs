@@ -15,6 +15,7 @@ pub mod kernels;
 mod linear;
 pub mod locate;
 pub mod matrix;
+pub mod patterns;
 pub mod planes;
 pub mod seed;
 mod self_test;

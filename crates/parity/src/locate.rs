@@ -8,17 +8,30 @@
 //! brought down to a basis of at most p vectors, and nothing is lost: a position that contradicts
 //! the others widens W, wherever it stands.
 //!
-//! With p parities of an MDS code any p columns are independent, so two different sets of at most t
-//! = floor(p/2) columns, none of them superfluous, cannot explain the same W: together they would
-//! have a dependency of at most p columns. So up to t unknown bad members are located, as in the
-//! decoding of Reed-Solomon codes. Codes that are not MDS (local reconstruction codes) may leave
-//! several explanations; then none is named.
+//! *Any damage.* Let any a columns be independent: p with an MDS code, the globals and one more
+//! with a local code. Two different sets of at most t = floor(a/2) columns, none of them
+//! superfluous, cannot explain the same W: together they would have a dependency of at most a
+//! columns. So up to t unknown bad members are located, as in the decoding of Reed-Solomon codes.
+//!
+//! *Damage that shows.* Let W have r dimensions, and let the damaged set S have s members, none to
+//! spare, so r <= s. r = s if the errors of the members are independent as vectors over the
+//! positions, as random ones at many positions are. With an MDS code, another set R that explains W
+//! and does not contain S has at least p + r - s members:
+//!
+//! * if R and S together have at most p columns, these are independent, and what both spans share
+//!   is the span of the common columns. W lies in it, and S has none to spare, so R contains S;
+//! * else they span all p dimensions together. Both hold W, so p <= |R| + s - r.
+//!
+//! Hence **with r = s <= p - 1, S is exactly the set of columns that lie in W**, and up to p - 1
+//! members are named. A W of p dimensions is explained by any p columns, and names nobody. With a
+//! local code several sets may span the same W, such as any three of the members of a group with
+//! the two globals; then none is named.
 //!
 //! *Finding the sets.* Let W have d dimensions. A set S of size n, none superfluous, that explains
 //! W has independent columns, and W can be completed to their span U by n - d of them (Steinitz).
 //! So for every choice of n - d columns, U is the span of W and those, and S is found among the
 //! columns that lie in U. When as many members are damaged as W has dimensions, which is the rule,
-//! there is nothing to choose: U = W. More than t dimensions are explained by nothing.
+//! there is nothing to choose: U = W. Sets larger than r are looked for up to t.
 //!
 //! Worked example: RAID-6 has t = 1. Positions with (s_P, s_Q) = (7, 14) and (9, 18) span the line
 //! of (1, 2): slot 1. A third with (3, 12) does not lie on it: W is the plane, and the block is
@@ -51,12 +64,13 @@ use explain::{Explanation, explain};
 pub enum BlockVerdict {
     /// Every equation holds at every position.
     Consistent,
-    /// These columns, in order and at most floor(p/2) of them, explain every bad position, and no
-    /// other set of at most floor(p/2) columns does that has none to spare.
+    /// These columns, in order, explain every bad position, and no other set of as many columns as
+    /// the syndromes have dimensions, or of at most t, does that has none to spare. Fewer than the
+    /// rows. The module's header has t.
     Columns(Vec<usize>),
     /// There is one equation: it sees damage and cannot say where.
     Unlocated,
-    /// No set of at most floor(p/2) columns explains every bad position, or several do.
+    /// No such set of columns explains every bad position, or several do.
     Ambiguous {
         /// Several: the columns of them all. None: the columns that alone explain at least one of
         /// the positions. In order.

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use pumice_parity::check_matrix::CheckMatrix;
-use pumice_parity::code::Code;
+use pumice_parity::code::{Code, CodeSpec};
 use pumice_parity::fingerprint::{BadStripe, Decoded, PowerSums, line_keys, locate_column, stripe_key};
 use pumice_parity::gf;
 use pumice_parity::gf64;
@@ -225,7 +225,11 @@ fn other_numbers_of_powers_name_half_as_many_stripes() {
 #[test]
 fn members_are_named_from_hashes_alone() {
     let mut next = numbers(4);
-    for code in [Code::raid6(22).unwrap(), Code::reed_solomon(10, 4).unwrap(), Code::lrc(6, 6).unwrap()] {
+    for code in [
+        Code::raid6(22).unwrap(),
+        Code::reed_solomon(10, 4).unwrap(),
+        "lrc:12,2,2,data".parse::<CodeSpec>().unwrap().code(),
+    ] {
         let check = code.check();
         let y = planes(&mut next);
         for member in 0..check.columns() {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use pumice_parity::check_matrix::CheckMatrix;
-use pumice_parity::code::Code;
+use pumice_parity::code::{Code, CodeSpec};
 use pumice_parity::gf;
 use pumice_parity::locate::{BlockDiagnosis, BlockVerdict, diagnose_block, error_values};
 
@@ -29,6 +29,10 @@ fn diagnose(check: &CheckMatrix, len: usize, errors: &[Error]) -> BlockDiagnosis
 
 fn verdict(check: &CheckMatrix, len: usize, errors: &[Error]) -> BlockVerdict {
     diagnose(check, len, errors).verdict
+}
+
+fn lrc(name: &str) -> Code {
+    name.parse::<CodeSpec>().unwrap().code()
 }
 
 fn raid6(data: usize) -> CheckMatrix {
@@ -130,17 +134,22 @@ fn four_parities_name_any_two_members() {
             if c != a {
                 let three = [(a, 0, 5), (b, 0, 77), (b, 1, 8), (c, 1, 9)];
                 assert!(matches!(verdict(&check, 8, &three), BlockVerdict::Ambiguous { .. }), "{a} {b} {c}");
-                let apart = [(a, 0, 5), (b, 1, 77), (c, 2, 9)];
-                let mut candidates = vec![a, b, c];
-                candidates.sort_unstable();
-                assert_eq!(verdict(&check, 8, &apart), BlockVerdict::Ambiguous { candidates });
+                // Positions that show all three name them; four are as many as rows.
+                let d = (0..14).find(|d| ![a, b, c].contains(d)).unwrap();
+                let apart = [(a, 0, 5), (b, 1, 77), (c, 2, 9), (d, 3, 1)];
+                let mut columns = vec![a, b, c];
+                columns.sort_unstable();
+                assert_eq!(verdict(&check, 8, &apart[..3]), BlockVerdict::Columns(columns.clone()));
+                columns.push(d);
+                columns.sort_unstable();
+                assert_eq!(verdict(&check, 8, &apart), BlockVerdict::Ambiguous { candidates: columns });
             }
         }
     }
 }
 
 #[test]
-fn three_parities_name_one_member_and_refuse_two() {
+fn three_parities_name_one_member_and_refuse_two_at_one_position() {
     let check = Code::reed_solomon(6, 3).unwrap().check().clone();
     for a in 0..9 {
         assert_eq!(verdict(&check, 2, &[(a, 0, 1), (a, 1, 3)]), BlockVerdict::Columns(vec![a]));
@@ -153,10 +162,69 @@ fn three_parities_name_one_member_and_refuse_two() {
 
 #[test]
 fn every_member_of_an_lrc_is_named() {
-    let check = Code::lrc(6, 6).unwrap().check().clone();
+    let check = lrc("lrc:12,2,2,data").check().clone();
     for column in 0..check.columns() {
         for e in [1, 0x80, 0xFF] {
             assert_eq!(verdict(&check, 1, &[(column, 0, e)]), BlockVerdict::Columns(vec![column]));
+        }
+    }
+}
+
+/// Every set of `size` of `n` columns.
+fn sets(n: usize, size: usize) -> impl Iterator<Item = Vec<usize>> {
+    (0..1_u32 << n)
+        .filter(move |bits| bits.count_ones() as usize == size)
+        .map(move |bits| (0..n).filter(|i| bits >> i & 1 == 1).collect())
+}
+
+/// Damage of each member at a position of its own shows as many dimensions as members. With an MDS
+/// code all sets of fewer members than parities are named. The counts of the local codes are from
+/// another program, which looks for columns inside the span of the set.
+#[test]
+fn sets_that_show_all_their_dimensions_are_named() {
+    let published: [(&str, &[usize]); 6] = [
+        ("rs:4,3", &[7, 21]),
+        ("rs:10,4", &[14, 91, 364]),
+        ("lrc:6,2,2", &[10, 45, 80]),
+        ("lrc:12,2,2,data", &[16, 120, 392]),
+        ("lrc:9,3,3", &[15, 105, 455, 1260]),
+        ("lrc:12,2,2", &[16, 120, 448]),
+    ];
+    for (name, counts) in published {
+        let check = name.parse::<CodeSpec>().unwrap().code().check().clone();
+        for (size, expected) in (1..).zip(counts) {
+            let mut named = 0;
+            for set in sets(check.columns(), size) {
+                let errors: Vec<Error> =
+                    set.iter().enumerate().map(|(at, column)| (*column, at, 0x53)).collect();
+                match verdict(&check, size, &errors) {
+                    BlockVerdict::Columns(columns) if columns == set => named += 1,
+                    BlockVerdict::Ambiguous { .. } => {}
+                    other => panic!("{name} {set:?}: {other:?}"),
+                }
+            }
+            assert_eq!(named, *expected, "{name}: sets of {size}");
+        }
+    }
+}
+
+/// At one position a set of more than one member shows one dimension. Half of the columns that are
+/// independent whichever they are is what can be named then.
+#[test]
+fn at_one_position_half_of_what_is_independent_is_named() {
+    for (name, named) in [("rs:4,3", 1), ("rs:10,4", 2), ("rs:8,6", 3), ("lrc:6,2,2", 1), ("lrc:9,3,3", 2)] {
+        let check = name.parse::<CodeSpec>().unwrap().code().check().clone();
+        for size in 1..=named + 1 {
+            for set in sets(check.columns(), size) {
+                let errors: Vec<Error> = (1..).zip(&set).map(|(e, column)| (*column, 0, e * 29)).collect();
+                match verdict(&check, 1, &errors) {
+                    BlockVerdict::Columns(columns) if columns == set => {
+                        assert!(size <= named, "{name} {set:?}");
+                    }
+                    // One more than can be named may look like fewer others.
+                    found => assert!(size > named, "{name} {set:?}: {found:?}"),
+                }
+            }
         }
     }
 }
@@ -233,9 +301,9 @@ proptest! {
     fn whatever_is_named_does_explain_the_block(
         rows in prop::collection::vec(prop::collection::vec(any::<u8>(), 3), 4)
     ) {
-        let check = Code::lrc(5, 4).unwrap().check().clone();
+        let check = lrc("lrc:6,2,2").check().clone();
         if let BlockVerdict::Columns(columns) = diagnose_block(&check, &views(&rows)).verdict {
-            prop_assert!(columns.len() <= 2 && error_values(&check, &columns, &views(&rows)).is_some());
+            prop_assert!(columns.len() <= 3 && error_values(&check, &columns, &views(&rows)).is_some());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Weights: never blind, as random as their bound says, and the same on every machine.
 
 use pumice_parity::check_matrix::CheckMatrix;
-use pumice_parity::code::Code;
+use pumice_parity::code::{Code, CodeSpec};
 use pumice_parity::gf;
 use pumice_parity::seed::Seed;
 use pumice_parity::weights::{GuardError, Weights, draw, miss_bound};
@@ -35,7 +35,7 @@ fn no_member_is_ever_unseen() {
         Code::raid6(200).unwrap(),
         Code::reed_solomon(10, 4).unwrap(),
         Code::reed_solomon(120, 8).unwrap(),
-        Code::lrc(6, 6).unwrap(),
+        "lrc:12,2,2,data".parse::<CodeSpec>().unwrap().code(),
     ] {
         let weights = Weights::new(&Seed::from_number(3), 1, &guard(code.check())).unwrap();
         for stripe in 0..500 {

@@ -8,7 +8,7 @@ use crate::member::{MemberPlace, mark};
 use crate::older::are_older;
 use crate::refusal::EVENTS_LEFT;
 pub use crate::refusal::Refusal;
-use crate::rows::{RowLayout, Windows};
+use crate::rows::{RoleSet, RowLayout, Windows};
 use pumice_raid::bitmap::Bitmap;
 use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::v1::{RESYNC_DONE, V1};
@@ -189,7 +189,6 @@ pub fn assemble(
     check(layout, &looks, &sb, use_log)?;
 
     // The newest table says who is a member. One event behind is an update that was cut short.
-    let survives = layout.members() - layout.data_members();
     let number_of = |role: u16| sb.dev_roles.iter().position(|r| *r == role);
     let mut members: Vec<Option<MemberLook>> = (0..layout.members()).map(|_| None).collect();
     let mut behind = Vec::new();
@@ -239,9 +238,11 @@ pub fn assemble(
         }
     }
     let rebuilding = |look: &MemberLook| look.superblock.feature_map & Features::RECOVERY_OFFSET != 0;
-    let missing = members.iter().filter(|look| look.as_ref().is_none_or(rebuilding)).count() as u16;
-    if missing > survives {
-        return Err(Refusal::TooFew { missing, survives });
+    let is_missing = |look: &Option<MemberLook>| look.as_ref().is_none_or(rebuilding);
+    let missing: RoleSet =
+        (0..).map(Role).zip(&members).filter(|(_, look)| is_missing(look)).map(|(role, _)| role).collect();
+    if !layout.corrects(&missing) {
+        return Err(Refusal::TooFew { missing: missing.len() as u16, survives: layout.survives() });
     }
     for (role, look) in (0..).map(Role).zip(&members) {
         let Some(place) = look.as_ref().filter(|_| use_log).map(|look| look.place) else { continue };
@@ -262,7 +263,7 @@ pub fn assemble(
         found = replay(&logs);
         old_released = logs.iter().map(|log| log.released).max().unwrap_or(0);
     } else if !clean {
-        if missing > 0 {
+        if !missing.is_empty() {
             return Err(Refusal::DirtyDegraded);
         }
         dirty = dirty_of(&members);

@@ -187,8 +187,12 @@ impl RowMap {
             outputs.push(Output { role: *role, terms, overlay: true, stored: !state.absent.contains(role) });
         }
         let carried = |role: &Role| !state.absent.contains(role);
-        let targets: Vec<usize> =
-            (0..self.parity.len()).filter(|i| !state.absent.contains(&self.parity[*i])).collect();
+        // A parity without a part in the touched blocks stays as it is, unless it may not fit.
+        let has_part = |i: &usize| {
+            state.parity_unfit || touched.iter().any(|(role, _)| self.encode[*i][role.index()] != 0)
+        };
+        let is_here = |i: &usize| !state.absent.contains(&self.parity[*i]);
+        let targets: Vec<usize> = (0..self.parity.len()).filter(is_here).filter(has_part).collect();
         if targets.is_empty() {
             return match touched.iter().find(|(role, _)| !carried(role)) {
                 Some((role, _)) => Err(Lost(*role)),

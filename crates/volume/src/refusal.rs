@@ -39,7 +39,7 @@ pub enum Refusal {
     TooFew {
         /// Failed, unreachable or without a readable log.
         missing: u16,
-        /// How many the code corrects.
+        /// How many may be missing, whichever they are.
         survives: u16,
     },
     /// It crashed while a member was missing, and nothing says what was under way.

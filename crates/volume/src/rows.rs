@@ -6,11 +6,15 @@
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_raid::geometry::Geometry;
 use pumice_units::{Role, StripeIndex};
+use std::collections::BTreeSet;
 
 /// Bytes of a block, and of a member's part of a row.
 pub const BLOCK: u64 = 4096;
 /// The most rows of a window.
 pub const WINDOW_ROWS: u64 = 16;
+
+/// A set of members.
+pub type RoleSet = BTreeSet<Role>;
 
 /// What the volume needs to know of the places of data and parity.
 pub trait RowLayout {
@@ -28,6 +32,30 @@ pub trait RowLayout {
     fn data_roles(&self, stripe: StripeIndex) -> Vec<Role>;
     /// The equations of `stripe`. Columns are roles.
     fn equations(&self, stripe: StripeIndex) -> CheckMatrix;
+
+    /// Members' worth of parity: no code corrects more losses.
+    fn parities(&self) -> u16 {
+        self.members() - self.data_members()
+    }
+
+    /// The number of members that may be lost, whichever they are: the parities. A layout whose
+    /// code does not correct every set of so many losses has its own, lower number.
+    fn survives(&self) -> u16 {
+        self.parities()
+    }
+
+    /// Whether the blocks of `missing` members follow from the others in every row: their columns
+    /// are independent in each stripe of the period. `false` if one is no member.
+    ///
+    /// It makes the equations of a period, so it is for failures, not for every write.
+    fn corrects(&self, missing: &RoleSet) -> bool {
+        let lost: Vec<usize> = missing.iter().map(|role| role.index()).collect();
+        if lost.len() > usize::from(self.parities()) || missing.iter().any(|role| role.0 >= self.members()) {
+            return false;
+        }
+        let stripes = self.period().min(self.stripes());
+        lost.is_empty() || (0..stripes).all(|stripe| self.equations(StripeIndex(stripe)).corrects(&lost))
+    }
 }
 
 impl RowLayout for Geometry {
@@ -230,6 +258,31 @@ mod tests {
                     }
                 }
                 assert_eq!(seen.len() as u64, len / 512);
+            }
+        }
+    }
+    /// md's codes correct any sets of as many members as they have parities: all layouts, all sets.
+    #[test]
+    fn losses_of_md_layouts_are_a_matter_of_count() {
+        for level in [Level::Raid4, Level::Raid5, Level::Raid6] {
+            let layouts = Layout::ALL.into_iter().filter(|layout| layout.is_of(level)).map(Some);
+            let only = (level == Level::Raid4).then_some(None);
+            for layout in layouts.chain(only) {
+                for disks in 4..=7 {
+                    let geometry = Geometry::new(level, layout, disks, 4096, 1 << 20).unwrap();
+                    for bits in 0..1_u32 << (disks + 1) {
+                        let missing: RoleSet =
+                            (0..=disks).filter(|role| bits >> role & 1 == 1).map(Role).collect();
+                        let fits = missing.len() <= usize::from(level.parities());
+                        let are_members = !missing.contains(&Role(disks));
+                        assert_eq!(
+                            geometry.corrects(&missing),
+                            fits && are_members,
+                            "{geometry} {missing:?}"
+                        );
+                    }
+                    assert_eq!(geometry.survives(), level.parities());
+                }
             }
         }
     }

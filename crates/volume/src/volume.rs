@@ -447,19 +447,14 @@ impl Volume {
     }
 
     /// Members that are missing, or would be if everything were recorded.
-    fn gone(&self) -> u16 {
-        let gone = |(role, member): (u16, &Member)| {
-            member.state != State::InSync || self.failing.contains(&Role(role))
-        };
-        (0..).zip(&self.members).filter(|member| gone(*member)).count() as u16
+    fn gone(&self) -> impl Iterator<Item = Role> {
+        let gone =
+            |(role, member): &(Role, &Member)| member.state != State::InSync || self.failing.contains(role);
+        (0..).map(Role).zip(&self.members).filter(gone).map(|(role, _)| role)
     }
 
     fn keeps(&self, rule: Rule) -> bool {
         self.omit != Some(rule)
-    }
-
-    fn survives(&self) -> u16 {
-        self.layout.members() - self.layout.data_members()
     }
 
     /// Lets everything take its next step that may.

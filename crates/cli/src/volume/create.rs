@@ -10,7 +10,7 @@ use pumice_executor::{CreateSpec, MemberDrive, Released, create, erase, opens_wi
 use pumice_initiator::DigestPolicy;
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::{Metadata, Uuid};
-use pumice_units::{format_decimal, parse_size};
+use pumice_units::{Role, format_decimal, parse_size};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -145,11 +145,13 @@ pub(super) fn run(args: &CreateArgs) -> Result<ExitCode, Failure> {
     };
     let uuid = create(&drives, &spec, |_, _| {})?;
     let parities = usize::from(args.level.parities());
-    let names = drives.iter().map(|drive| drive.name().to_owned());
-    let (survived, nodes) = nodes_survived(names.clone(), parities);
+    let named = (0..).map(Role).zip(drives.iter().map(|drive| drive.name().to_owned()));
+    // Levels 4 to 6 correct any losses of so many members, and no others.
+    let count_of = |most: usize| nodes_survived(named.clone(), most, |lost| lost.len() <= most);
+    let (survived, nodes) = count_of(parities);
     let (members, is_far) = (drives.len() as u16, devices.any_far());
     let away = usize::from(opens_without(members, members - args.level.parities(), is_far));
-    let opens = nodes_survived(names, away).0;
+    let opens = count_of(away).0;
     if nodes > 1 && survived == 0 {
         say(&format!("the drives are on {nodes} nodes, and the volume would not survive the loss of a node"));
     }

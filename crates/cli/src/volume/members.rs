@@ -12,7 +12,8 @@ use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
 use pumice_raid::{Metadata, ReadAt};
 use pumice_remote::RemoteNode;
-use std::collections::BTreeMap;
+use pumice_units::Role;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -218,30 +219,56 @@ fn is_hard_link(one: &Path, other: &Path) -> bool {
     identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
-/// How many nodes, whichever they are, may be lost if `survives` members may be lost. All local
-/// drives count as one node.
-pub(super) fn nodes_survived(names: impl IntoIterator<Item = String>, survives: usize) -> (usize, usize) {
-    let mut members: BTreeMap<String, usize> = BTreeMap::new();
-    for name in names {
+/// How many nodes, whichever they are, may be lost, and how many there are. All local drives count
+/// as one node. Any `survives` members may be lost; of more, those that `corrects` says.
+pub(super) fn nodes_survived(
+    drives: impl IntoIterator<Item = (Role, String)>,
+    survives: usize,
+    corrects: impl Fn(&BTreeSet<Role>) -> bool,
+) -> (usize, usize) {
+    let mut nodes: BTreeMap<String, Vec<Role>> = BTreeMap::new();
+    for (role, name) in drives {
         let node = match name.rsplit_once('/') {
             Some((node, _)) if node.starts_with("nvme://") => node.to_owned(),
             _ => String::new(),
         };
-        *members.entry(node).or_default() += 1;
+        nodes.entry(node).or_default().push(role);
     }
-    let mut sizes: Vec<usize> = members.into_values().collect();
-    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    let mut nodes: Vec<Vec<Role>> = nodes.into_values().collect();
+    nodes.sort_by_key(|roles| std::cmp::Reverse(roles.len()));
     let mut lost = 0;
-    let fits = sizes.iter().take_while(|size| {
-        lost += **size;
+    let by_count = nodes.iter().take_while(|roles| {
+        lost += roles.len();
         lost <= survives
     });
-    (fits.count(), sizes.len())
+    let mut survived = by_count.count();
+    // The largest nodes come first, so this ends at once if the code corrects no more than any.
+    while survived < nodes.len() && all_of(&nodes, survived + 1, &BTreeSet::new(), &corrects) {
+        survived += 1;
+    }
+    (survived, nodes.len())
+}
+
+/// Whether every choice of `more` nodes, with the members `lost`, is corrected.
+fn all_of(
+    nodes: &[Vec<Role>],
+    more: usize,
+    lost: &BTreeSet<Role>,
+    corrects: &impl Fn(&BTreeSet<Role>) -> bool,
+) -> bool {
+    if more == 0 {
+        return corrects(lost);
+    }
+    (0..=nodes.len().saturating_sub(more)).all(|first| {
+        let with = lost.iter().chain(&nodes[first]).copied().collect();
+        all_of(&nodes[first + 1..], more - 1, &with, corrects)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pumice_parity::code::CodeSpec;
 
     #[test]
     fn a_device_has_many_names() {
@@ -265,16 +292,35 @@ mod tests {
 
     #[test]
     fn the_largest_nodes_are_lost_first() {
-        let names = |counts: &[usize]| {
+        let drives = |counts: &[usize]| {
             let of = |(node, count): (usize, &usize)| {
                 (0..*count).map(move |drive| format!("nvme://10.0.0.{node}:4420/{drive}")).collect::<Vec<_>>()
             };
-            counts.iter().enumerate().flat_map(of).collect::<Vec<_>>()
+            (0..).map(Role).zip(counts.iter().enumerate().flat_map(of)).collect::<Vec<_>>()
         };
-        assert_eq!(nodes_survived(names(&[8, 8, 8]), 2), (0, 3));
-        assert_eq!(nodes_survived(names(&[2, 2, 2]), 2), (1, 3));
-        assert_eq!(nodes_survived(names(&[1, 1, 1, 1]), 2), (2, 4));
-        assert_eq!(nodes_survived(names(&[1, 3]), 2), (0, 2), "the smaller one is no comfort");
-        assert_eq!(nodes_survived(["/dev/sda".to_owned(), "/dev/sdb".to_owned()], 2), (1, 1));
+        let survived = |counts: &[usize]| nodes_survived(drives(counts), 2, |lost| lost.len() <= 2);
+        assert_eq!(survived(&[8, 8, 8]), (0, 3));
+        assert_eq!(survived(&[2, 2, 2]), (1, 3));
+        assert_eq!(survived(&[1, 1, 1, 1]), (2, 4));
+        assert_eq!(survived(&[1, 3]), (0, 2), "the smaller one is no comfort");
+        let local = ["/dev/sda".to_owned(), "/dev/sdb".to_owned()];
+        assert_eq!(nodes_survived((0..).map(Role).zip(local), 2, |_| false), (1, 1));
+        assert_eq!(nodes_survived([], 2, |_| true), (0, 0));
+    }
+
+    /// Any three members of lrc:12,2,2,data may be lost, and four if they are well chosen.
+    #[test]
+    fn nodes_are_lost_by_rank() {
+        let code = "lrc:12,2,2,data".parse::<CodeSpec>().unwrap().code();
+        let survived = |nodes: [[u16; 4]; 4]| {
+            let drives = nodes.iter().enumerate().flat_map(|(node, roles)| {
+                roles.iter().map(move |role| (Role(*role), format!("nvme://10.0.0.{node}:4420/{role}")))
+            });
+            let columns = |lost: &BTreeSet<Role>| lost.iter().map(|role| role.index()).collect::<Vec<_>>();
+            nodes_survived(drives, 3, |lost| code.check().corrects(&columns(lost)))
+        };
+        // x 0 to 5, y 6 to 11, Px 12, Py 13, P0 14, P1 15.
+        assert_eq!(survived([[0, 1, 6, 7], [2, 3, 8, 9], [4, 5, 10, 14], [12, 11, 13, 15]]), (1, 4));
+        assert_eq!(survived([[0, 1, 2, 3], [4, 5, 12, 14], [6, 7, 8, 9], [10, 11, 13, 15]]), (0, 4));
     }
 }

@@ -5,6 +5,7 @@ use crate::text::{count, print, print_json, table};
 use pumice_executor::{Class, Consistency, Facts, Standing, Status, Way};
 use pumice_units::{Role, format_binary, format_decimal};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// A volume as it is shown. `docs/reference/json.md` has the fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -146,8 +147,9 @@ impl Shown {
     pub(super) fn of(status: &Status, served: Option<Served>) -> Self {
         let Facts { geometry, report, .. } = &status.facts;
         let lost = |role: &Role| status.lost.contains(role) && !status.missing.contains(role);
-        let gone = status.missing.len() + status.devices.iter().filter(|(role, _)| lost(role)).count();
-        let survives = usize::from(status.facts.survives).saturating_sub(gone);
+        let also_lost = status.devices.iter().map(|(role, _)| *role).filter(|role| lost(role));
+        let gone: BTreeSet<Role> = status.missing.iter().copied().chain(also_lost).collect();
+        let survives = usize::from(status.facts.survives).saturating_sub(gone.len());
         let members = status.devices.iter().map(|(role, device)| {
             let rebuilding = status.rebuilding.iter().find(|(other, ..)| other == role);
             let state = match rebuilding {
@@ -164,8 +166,9 @@ impl Shown {
             }
         });
         let members: Vec<Member> = members.collect();
-        let here = members.iter().filter(|m| m.state == "in_sync").filter_map(|m| m.device.clone());
-        let nodes = nodes_survived(here, survives).0;
+        let here = members.iter().filter(|m| m.state == "in_sync");
+        let here = here.filter_map(|m| Some((Role(m.role), m.device.clone()?)));
+        let nodes = nodes_survived(here, survives, |lost| status.facts.corrects(&(lost | &gone))).0;
         Self {
             uuid: status.facts.uuid.to_string(),
             name: status.facts.name.clone(),

@@ -19,7 +19,7 @@ impl Engine<'_> {
         if self.carrier.drive(role).is_none() {
             return Err(ControlError::NoRole(role));
         }
-        if self.kept.held.is_some() || self.survives() == 0 {
+        if self.kept.held.is_some() || !self.survives_without(role) {
             return Err(ControlError::TooFew);
         }
         self.kept.given_up.insert(role);

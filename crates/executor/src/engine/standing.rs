@@ -14,11 +14,13 @@ impl Engine<'_> {
         self.volume.pass_time(now);
     }
 
-    /// How many more members may be lost. Failures that no superblock says yet count as well.
-    pub(super) fn survives(&self) -> usize {
+    /// Whether the volume survives the loss of `role` as well. Failures that no superblock says yet
+    /// count.
+    pub(super) fn survives_without(&self, role: Role) -> bool {
         let mut gone: BTreeSet<Role> = self.volume.missing().into_iter().collect();
         gone.extend(self.lost());
-        usize::from(self.facts.survives).saturating_sub(gone.len())
+        gone.insert(role);
+        self.facts.corrects(&gone)
     }
 
     /// Members that have failed, and those that were given up, though superblocks do not say so.

@@ -1,68 +1,152 @@
-//! A local reconstruction code over two groups.
+//! Locally repairable codes: groups with a parity each, and parities over all data.
 //!
-//! # Derivation
-//! Groups x (data 0 to `x` - 1) and y (the `y` after them) have a local parity each, Px and Py, the
-//! XOR of the group; two global parities span both groups:
-//!
-//! ```text
-//! Px = sum x_i        Py = sum y_i
-//! P0 = sum alpha_i x_i   + sum beta_i y_i
-//! P1 = sum alpha_i^2 x_i + sum beta_i^2 y_i
-//! ```
-//!
-//! One lost chunk of a group is rebuilt from its group alone: that is what the code is for. No code
-//! of this shape can restore more than one loss a group and two anywhere, because no more equations
-//! reach them; the best is to restore all of those, and a code that does is called *maximally
-//! recoverable*. Take a pattern with at most that many losses, use each local parity that is there
-//! for one loss of its group, and look at the equations that are left:
-//! * three data of x: rows 1, alpha, alpha^2 of a Vandermonde matrix, regular for distinct alphas;
-//! * two of x and two of y: subtracting columns leaves (a, a^2) and (b, b^2) with a the sum of two
-//!   alphas, b of two betas: regular when a and b are neither zero nor equal;
-//! * Px, one of x and two of y: (alpha, alpha^2) and (b, b^2): regular when alpha != b;
-//! * Px, Py, one of x and one of y: alpha != beta; with two of x instead: alphas distinct and not
-//!   zero;
-//! * P0 or P1 lost as well: the other gives one equation more; a, b and alpha must not be zero, and
-//!   squares are distinct where their roots are (squaring is a bijection in characteristic 2).
-//!
-//! All of it follows when the alphas are distinct and non-zero in one 4-dimensional subspace of
-//! GF(2^8) over GF(2), the betas in another that shares only 0 with it. Sums of alphas then stay
-//! among the alphas' subspace, and never meet those of the betas. Here `alpha_i = i + 1` (the low
-//! nibble) and `beta_i = (i + 1) << 4` (the high one): up to 15 data chunks a group.
-//!
-//! Worked example, 6+2+2: alpha = 01 02 03, beta = 10 20 30; P1's coefficients are 01 04 05 and 1D
-//! 74 69.
-//!
-//! # Which patterns decode
-//! With e_x and e_y losses among group x with Px and y with Py, and e_g among P0 and P1: exactly
-//! those with `max(0, e_x - 1) + max(0, e_y - 1) + e_g <= 2`. Any three losses do, and 6+2+2
-//! restores 180 of its 210 patterns of four.
+//! Generators 2 and 3 of `docs/design/codes.md`. The page lists the coefficients and derives the
+//! sets of losses that any code of such a shape can correct: with e_g losses in group g and e_0
+//! among the globals that belong to no group, those with
+//! `e_0 + sum over g of max(0, e_g - 1) <= globals`. The codes here correct all of them.
 //!
 //! # References
-//! C. Huang et al., *Erasure coding in Windows Azure Storage*, USENIX ATC 2012 (the construction
-//! and its conditions); P. Gopalan et al., *Explicit maximally recoverable codes with locality*,
-//! IEEE Trans. Inf. Theory 60(9), 2014.
+//! C. Huang et al., *Erasure coding in Windows Azure Storage*, USENIX ATC 2012 (groups of data, the
+//! globals of two rows); P. Gopalan et al., *Explicit maximally recoverable codes with locality*,
+//! IEEE Trans. Inf. Theory 60(9), 2014; D. S. Papailiopoulos, A. G. Dimakis, *Locally repairable
+//! codes*, ISIT 2012 (locality of all symbols).
 
-use super::{Code, CodeError, in_range};
+use super::{Code, cauchy};
+use crate::check_matrix::CheckMatrix;
 use crate::gf;
 
-/// Data chunks of a group, at most: the non-zero elements of a 4-dimensional subspace.
-const MAX_GROUP: usize = 15;
+/// Members that a group repairs from its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Locality {
+    /// All: each group has a global parity as a member.
+    All,
+    /// Data and local parities. Globals belong to no group.
+    Data,
+}
+
+/// The shape of a locally repairable code that is offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LrcShape {
+    data: u8,
+    groups: u8,
+    globals: u8,
+    locality: Locality,
+}
+
+impl LrcShape {
+    /// All shapes that are offered. Of those with the same counts the default comes first.
+    pub const OFFERED: [Self; 5] = [
+        Self::of(6, 2, 2, Locality::Data),
+        Self::of(12, 2, 2, Locality::All),
+        Self::of(12, 2, 2, Locality::Data),
+        Self::of(9, 3, 3, Locality::Data),
+        Self::of(10, 2, 4, Locality::Data),
+    ];
+
+    const fn of(data: u8, groups: u8, globals: u8, locality: Locality) -> Self {
+        Self { data, groups, globals, locality }
+    }
+
+    /// The shape with these counts, and with this locality or else the default; `None` if it is not
+    /// offered.
+    #[must_use]
+    pub fn find(data: u8, groups: u8, globals: u8, locality: Option<Locality>) -> Option<Self> {
+        Self::OFFERED.into_iter().find(|shape| {
+            (shape.data, shape.groups, shape.globals) == (data, groups, globals)
+                && locality.is_none_or(|locality| locality == shape.locality)
+        })
+    }
+
+    /// Data members.
+    #[must_use]
+    pub const fn data(&self) -> u8 {
+        self.data
+    }
+
+    /// Groups, and local parities.
+    #[must_use]
+    pub const fn groups(&self) -> u8 {
+        self.groups
+    }
+
+    /// Global parities.
+    #[must_use]
+    pub const fn globals(&self) -> u8 {
+        self.globals
+    }
+
+    /// Members that a group repairs.
+    #[must_use]
+    pub const fn locality(&self) -> Locality {
+        self.locality
+    }
+
+    /// Whether a name without a locality means this shape.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        Self::find(self.data, self.groups, self.globals, None) == Some(*self)
+    }
+
+    /// The group of a column of the code, counted from 0; `None` for a global that belongs to none,
+    /// and if there is no such column.
+    ///
+    /// Columns are data, local parities, globals.
+    #[must_use]
+    pub fn group_of(&self, column: usize) -> Option<usize> {
+        let (data, groups) = (usize::from(self.data), usize::from(self.groups));
+        match column {
+            c if c < data => Some(c / (data / groups)),
+            c if c < data + groups => Some(c - data),
+            c if c < data + groups + usize::from(self.globals) && self.locality == Locality::All => {
+                Some(c - data - groups)
+            }
+            _ => None,
+        }
+    }
+
+    /// The exponent of each data column in the globals.
+    fn exponents(&self) -> Vec<usize> {
+        match (self.data, self.groups, self.globals, self.locality) {
+            (12, 2, 2, Locality::All) => vec![1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 20],
+            (10, 2, 4, Locality::Data) => vec![0, 1, 2, 3, 4, 5, 19, 51, 96, 166],
+            (data, ..) => (0..usize::from(data)).collect(),
+        }
+    }
+
+    /// Each global as a sum of data.
+    fn global_rows(&self) -> Vec<Vec<u8>> {
+        let exponents = self.exponents();
+        let powers = |by: usize| exponents.iter().map(|e| gf::exp(by * e)).collect();
+        if self.globals == 2 {
+            return vec![powers(1), powers(2)];
+        }
+        let row = |row: usize| {
+            exponents
+                .iter()
+                .map(move |e| cauchy::coefficient(row, *e).expect("no pole among these exponents"))
+        };
+        (1..=usize::from(self.globals)).map(|i| row(i).collect()).collect()
+    }
+}
 
 impl Code {
-    /// A local reconstruction code: `x` and `y` data columns in two groups, then Px and Py (local),
-    /// P0 and P1 (global).
+    /// A locally repairable code: data, the local parities, the global ones.
     ///
-    /// It is maximally recoverable: one loss in each group (with its local parity) and any two
-    /// more.
-    ///
-    /// # Errors
-    /// If a group does not have 1 to 15 data columns.
-    pub fn lrc(x: usize, y: usize) -> Result<Self, CodeError> {
-        in_range("x", x, 1, MAX_GROUP)?;
-        in_range("y", y, 1, MAX_GROUP)?;
-        let coefficients: Vec<u8> = (1..=x).map(|i| i as u8).chain((1..=y).map(|i| (i as u8) << 4)).collect();
-        let member = |of_x: bool| (0..x + y).map(|i| u8::from((i < x) == of_x)).collect();
-        let squares = coefficients.iter().map(|c| gf::mul(*c, *c)).collect();
-        Self::systematic(&[member(true), member(false), coefficients, squares])
+    /// # Panics
+    /// Never: the shapes that there are have been tried.
+    #[must_use]
+    pub fn lrc(shape: LrcShape) -> Self {
+        let (data, groups) = (usize::from(shape.data), usize::from(shape.groups));
+        let columns = data + groups + usize::from(shape.globals);
+        let local = |group: usize| (0..columns).map(move |c| u8::from(shape.group_of(c) == Some(group)));
+        let mut equations: Vec<u8> = (0..groups).flat_map(local).collect();
+        for (i, row) in shape.global_rows().into_iter().enumerate() {
+            equations.extend(row);
+            equations.extend((data..columns).map(|column| u8::from(column == data + groups + i)));
+        }
+        let rows = columns - data;
+        let check = CheckMatrix::new(rows, columns, &equations).expect("rows of one length");
+        let code = Self::of_equations(check, data).expect("parities follow from data");
+        code.with_any(usize::from(shape.globals) + 1)
     }
 }

@@ -20,8 +20,9 @@ pub(super) enum Explanation {
     None,
 }
 
-/// The sets of at most floor(p/2) columns, none to spare, whose span holds `span`, which is not
-/// zero.
+/// The sets of columns, none to spare, whose span holds `span`, which is not zero: those with as
+/// many columns as it has dimensions, if it is not the whole space; and larger ones up to half of
+/// the columns that are independent whichever they are.
 pub(super) fn explain(check: &CheckMatrix, span: &Span) -> Explanation {
     let columns: Vec<(usize, Vector)> = (0..check.columns())
         .map(|column| (column, vector(check.column(column))))
@@ -29,8 +30,10 @@ pub(super) fn explain(check: &CheckMatrix, span: &Span) -> Explanation {
         .collect();
     let mut search = Search { columns: &columns, found: Vec::new(), tests: 0 };
     let mut complete = true;
-    for size in span.dimension()..=check.rows() / 2 {
-        complete = search.widen(span, size - span.dimension(), 0, size);
+    let rank = span.dimension();
+    let largest = if rank < check.rows() { rank.max(check.any_independent() / 2) } else { 0 };
+    for size in rank..=largest {
+        complete = search.widen(span, size - rank, 0, size);
         if !complete || search.found.len() > 1 {
             break;
         }
@@ -118,7 +121,7 @@ impl Search<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::code::Code;
+    use crate::code::{Code, LrcShape};
 
     fn span(vectors: &[Vec<u8>]) -> Span {
         let mut span = Span::default();
@@ -159,16 +162,26 @@ mod tests {
 
     #[test]
     fn a_local_group_confuses_pairs() {
-        // alpha = 1, 2, 3 add up to 0, and so do their squares: the same byte in x0, x1, x2 and Px
-        // is a codeword, and in two of them leaves what it leaves in the other two. Px holds, so P0
-        // with P1 is a third explanation.
-        let check = Code::lrc(3, 3).unwrap().check().clone();
-        let pair = span(&[sum(&check, &[(0, 7), (1, 7)])]);
-        assert_eq!(explain(&check, &pair), Explanation::Several(vec![0, 1, 2, 6, 8, 9]));
-        assert_eq!(explain(&check, &span(&[sum(&check, &[(0, 7), (1, 9)])])), Explanation::One(vec![0, 1]));
-        // Pairs from different groups have nobody to be confused with when the positions show both.
-        let both = span(&[sum(&check, &[(0, 7)]), sum(&check, &[(4, 9)])]);
-        assert_eq!(explain(&check, &both), Explanation::One(vec![0, 4]));
+        let check = Code::lrc(LrcShape::find(6, 2, 2, None).unwrap()).check().clone();
+        // At one byte nobody is named: any three columns are independent, and not any four. Equal
+        // errors in x0 and x1 leave what P0 and P1 can leave, as their local parity holds.
+        assert_eq!(explain(&check, &span(&[sum(&check, &[(0, 7), (1, 7)])])), Explanation::None);
+        assert_eq!(explain(&check, &span(&[sum(&check, &[(0, 7), (1, 9)])])), Explanation::None);
+        // Positions that show both name them.
+        let both = span(&[sum(&check, &[(0, 7)]), sum(&check, &[(1, 9)])]);
+        assert_eq!(explain(&check, &both), Explanation::One(vec![0, 1]));
+        // Of three members of a group, any three of its four columns span as much.
+        let group = span(&[check.column(0), check.column(1), check.column(2)]);
+        let of_x = Explanation::Several(vec![0, 1, 2, 6, 8, 9]);
+        assert_eq!(explain(&check, &group), of_x);
+    }
+
+    #[test]
+    fn a_span_of_all_rows_names_nobody() {
+        let check = Code::reed_solomon(4, 3).unwrap().check().clone();
+        let of = |columns: &[usize]| columns.iter().map(|c| check.column(*c)).collect::<Vec<_>>();
+        assert_eq!(explain(&check, &span(&of(&[1, 5]))), Explanation::One(vec![1, 5]));
+        assert_eq!(explain(&check, &span(&of(&[1, 5, 6]))), Explanation::None);
     }
 
     #[test]

@@ -68,7 +68,9 @@ impl Volume {
     /// Whether there is room for its records, also for those of all that may have to be logged
     /// again: once for each member that may fail, and once if nodes refuse to make parity.
     pub(super) fn fits(&self, op: &Op) -> bool {
-        let again = u64::from(self.survives().saturating_sub(self.gone())) + u64::from(self.near.is_some());
+        // Independent columns extend to a basis: as many may fail yet as parities are left.
+        let may_fail = usize::from(self.layout.parities()).saturating_sub(self.gone().count()) as u64;
+        let again = may_fail + u64::from(self.near.is_some());
         let later = again * (self.to_reserve + Self::most_bytes(op));
         let largest = BLOCK * (1 + self.windows.rows);
         op.stored.iter().all(|(role, rows)| {

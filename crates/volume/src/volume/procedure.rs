@@ -231,7 +231,7 @@ impl Volume {
             self.fenced = true;
             return self.effects.push(Effect::AssembleAgain);
         }
-        if self.gone() > self.survives() {
+        if !self.layout.corrects(&self.gone().collect()) {
             if !std::mem::replace(&mut self.held, true) {
                 self.effects.push(Effect::Held(true));
             }

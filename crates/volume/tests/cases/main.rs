@@ -5,6 +5,7 @@ mod apart;
 mod bitmaps;
 mod choice;
 mod claims;
+mod codes;
 mod crash;
 mod cut_short;
 mod decay;
