@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// The longest time without a line while a pass waits.
-const LONGEST_SILENCE: Duration = Duration::from_mins(10);
+const LONGEST_SILENCE: Duration = Duration::from_secs(600);
 
 /// Shows progress on standard error.
 pub(crate) struct Display {
