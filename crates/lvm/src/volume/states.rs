@@ -117,7 +117,10 @@ fn agrees_with_text(shape: &Shape<'_>, role: u16, superblock: &Superblock) -> Re
     if let Some((field, found, text)) = fields.into_iter().find(|(_, found, text)| found != text) {
         return refuse(field, found.to_string(), text.to_string());
     }
-    if superblock.failed_beyond || superblock.failed.checked_shr(count as u32).is_some_and(|rest| rest != 0) {
+    if superblock.failed_beyond {
+        return refuse("failed_devices", "set beyond image 63".to_owned(), format!("of {count} images"));
+    }
+    if superblock.failed.checked_shr(count as u32).is_some_and(|rest| rest != 0) {
         return refuse("failed_devices", format!("{:#x}", superblock.failed), format!("of {count} images"));
     }
     let size = shape.image_sectors;

@@ -1,5 +1,9 @@
-//! LVM on disk, from outside: volumes that Linux made, whole, degraded and damaged; grammar; states.
+//! LVM on disk, from outside: volumes that Linux made, damaged ones, the grammar, states.
 
 mod array;
+mod damage;
+mod grammar;
 mod images;
+mod made;
 mod sets;
+mod states;
