@@ -23,6 +23,51 @@ pub fn seal_superblock(bytes: &mut [u8], field: usize) {
     bytes[field..field + 4].copy_from_slice(&folded.to_le_bytes());
 }
 
+/// The label, the header of the metadata area and the text of a physical volume, with checksums
+/// that fit. `sector` replaces the label's bytes from 32 on, `header` those of the area's from 40 on, if
+/// there are any; `place` chooses where in its ring the text begins.
+#[must_use]
+pub fn seal_lvm(sector: &[u8], header: &[u8], text: &[u8], place: u64) -> Vec<(u64, Vec<u8>)> {
+    const AREA: u64 = 4096;
+    const BYTES: u64 = 1 << 16;
+    let mut label = vec![0; 512];
+    label[..8].copy_from_slice(b"LABELONE");
+    label[8..16].copy_from_slice(&1_u64.to_le_bytes());
+    label[20..24].copy_from_slice(&32_u32.to_le_bytes());
+    label[24..32].copy_from_slice(b"LVM2 001");
+    label[32..64].fill(b'a');
+    for (i, word) in [1 << 20, 1 << 17, 0, 0, 0, AREA, BYTES, 0, 0, 1 << 32 | 2].into_iter().enumerate() {
+        label[64 + 8 * i..72 + 8 * i].copy_from_slice(&u64::to_le_bytes(word));
+    }
+    label[32..32 + sector.len()].copy_from_slice(sector);
+    let sum = lvm_crc(&label[20..]);
+    label[16..20].copy_from_slice(&sum.to_le_bytes());
+
+    let mut text = text[..text.len().min(1 << 15)].to_vec();
+    text.push(0);
+    let at = 512 + place % (BYTES - 512);
+    let mut area = vec![0; 512];
+    area[4..20].copy_from_slice(b"\x20LVM2\x20x[5A%r0N*>");
+    area[20..24].copy_from_slice(&1_u32.to_le_bytes());
+    for (field, word) in [(24, AREA), (32, BYTES), (40, at), (48, text.len() as u64)] {
+        area[field..field + 8].copy_from_slice(&word.to_le_bytes());
+    }
+    area[56..60].copy_from_slice(&lvm_crc(&text).to_le_bytes());
+    area[40..40 + header.len()].copy_from_slice(header);
+    let sum = lvm_crc(&area[4..]);
+    area[..4].copy_from_slice(&sum.to_le_bytes());
+    let wrapped = text.split_off(text.len().min((BYTES - at) as usize));
+    vec![(512, label), (AREA, area), (AREA + at, text), (AREA + 512, wrapped)]
+}
+
+fn lvm_crc(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0xF597_A6CF, |register, byte| {
+        (0..8).fold(register ^ u32::from(*byte), |register: u32, _| {
+            if register & 1 == 1 { register >> 1 ^ 0xEDB8_8320 } else { register >> 1 }
+        })
+    })
+}
+
 /// A device with some pieces in their places and the fuzzer's bytes, over and over, everywhere
 /// else.
 pub struct Device<'a> {
