@@ -8,12 +8,11 @@ pub mod effects;
 pub mod feature;
 pub mod identify;
 pub mod log;
-mod nqn;
 pub mod opcode;
 pub mod property;
 mod sqe;
 mod status;
 
-pub use nqn::{DISCOVERY_NQN, Nqn, NqnError};
+pub use pumice_auth::nqn::{DISCOVERY_NQN, Nqn, NqnError};
 pub use sqe::{Cqe, Sgl, Sqe};
 pub use status::Status;
