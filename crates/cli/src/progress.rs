@@ -27,8 +27,8 @@ enum Kind {
     Lines { began: Instant, bytes_before: Option<u64>, last: Instant, watch: Watch },
 }
 
-/// Says that the pass waits when it has done nothing for [`LINE_EVERY`]: a batch of stripes can take
-/// long when reads are paced, and a bar shows the time.
+/// Says that the pass waits when it has done nothing for [`LINE_EVERY`]: a batch of stripes can
+/// take long when reads are paced, and a bar shows the time.
 struct Watch {
     /// Each piece of progress; its end is the end of the watch.
     done: Option<Sender<()>>,
