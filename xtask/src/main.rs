@@ -77,26 +77,43 @@ fn test(rest: &[String]) -> Result<(), Failed> {
     } else {
         say("not root: nothing is installed; tests that lack a program say so and are skipped");
     }
-    // The command's own tests run the optimised program, as a user would.
-    cargo(&["build", "--release", "--quiet", "--package", "pumice"], &[])?;
     let mut args = vec!["test", "--workspace"];
     args.extend(rest.iter().map(String::as_str));
     cargo(&args, &[])?;
     if rest.is_empty() {
         say("hostile peers against pumice node: the short form of cargo xtask hostile");
-        hostile(&["--short".to_owned()])?;
+        // The program that the tests ran: optimised, with every assertion.
+        let program = tested();
+        let with = |short: &[&str]| -> Vec<String> {
+            short.iter().copied().chain(["--binary", &program]).map(str::to_owned).collect()
+        };
+        hostile(&with(&["--short"]))?;
         say("pairs of features in one room: the short form of cargo xtask pairs");
-        pairs(&["--short".to_owned()])?;
+        pairs(&with(&["--short"]))?;
         say(
             "a real Linux kernel in QEMU against pumice node and pumice scrub: the short form of cargo xtask e2e",
         );
-        e2e::e2e(&[])
+        e2e::e2e(&with(&[]))
     } else {
         say(
             "tests were picked: not hostile peers (cargo xtask hostile), pairs of features (cargo xtask pairs), nor a real Linux kernel (cargo xtask e2e)",
         );
         Ok(())
     }
+}
+
+/// The program as `cargo test` builds it.
+fn tested() -> String {
+    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
+    format!("{target}/debug/pumice")
+}
+
+/// Builds the optimised program, as a user would, unless another one is named.
+fn released(rest: &[String]) -> Result<(), Failed> {
+    if rest.iter().any(|option| option == "--binary") {
+        return Ok(());
+    }
+    cargo(&["build", "--release", "--quiet", "--package", "pumice"], &[])
 }
 
 /// The cases of the flash translation layer that come from seeds: a number of them from 0 on, 20000
@@ -192,7 +209,7 @@ fn repair_cases(rest: &[String]) -> Result<(), Failed> {
 
 /// Hostile peers against a node process, beside clients that verify what they read.
 fn hostile(rest: &[String]) -> Result<(), Failed> {
-    cargo(&["build", "--release", "--quiet", "--package", "pumice"], &[])?;
+    released(rest)?;
     let mut args = vec!["run", "--quiet", "--package", "pumice-hostile", "--"];
     args.extend(rest.iter().map(String::as_str));
     cargo(&args, &[])
@@ -200,7 +217,7 @@ fn hostile(rest: &[String]) -> Result<(), Failed> {
 
 /// Pairs of features on a volume of real processes, under a load that verifies.
 fn pairs(rest: &[String]) -> Result<(), Failed> {
-    cargo(&["build", "--release", "--quiet", "--package", "pumice"], &[])?;
+    released(rest)?;
     let mut args = vec!["run", "--quiet", "--package", "pumice-pairs", "--"];
     args.extend(rest.iter().map(String::as_str));
     cargo(&args, &[])
