@@ -225,7 +225,7 @@ fn pairs(rest: &[String]) -> Result<(), Failed> {
 
 /// The measurements that are kept in `benches/record`.
 fn bench(rest: &[String]) -> Result<(), Failed> {
-    let mut args = vec!["run", "--release", "--quiet", "--package", "pumice", "--", "bench"];
+    let mut args = vec!["run", "--release", "--quiet", "--package", "pumice-lab", "--", "bench"];
     if rest.is_empty() {
         args.push("parity");
     }

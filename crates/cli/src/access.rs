@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 /// How devices are opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Access {
+pub struct Access {
     /// For writing, and then exclusively.
-    pub(crate) write: bool,
+    pub write: bool,
     /// Devices that are in use may be opened, for reading.
-    pub(crate) allow_in_use: bool,
+    pub allow_in_use: bool,
     /// Whether connections to nodes carry digests.
-    pub(crate) digests: DigestPolicy,
+    pub digests: DigestPolicy,
     /// The metadata version whose superblocks count, if the operator names it.
-    pub(crate) metadata: Option<Metadata>,
+    pub metadata: Option<Metadata>,
 }
 
 /// Takes the name of a folder, which need not exist, but must be nothing else.

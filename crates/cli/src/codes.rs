@@ -37,7 +37,7 @@ fn under(mut command: Command, path: &str) -> Command {
 /// The codes of a command that does not say them itself.
 fn codes(path: &str) -> &'static str {
     match path.split(' ').skip(1).collect::<Vec<_>>()[..] {
-        ["bench", _] | ["demo"] | ["flash", "format"] => LEAVES,
+        ["bench"] | ["bench", _] | ["demo"] | ["flash", "format"] => LEAVES,
         ["repairs", "undo"] => "0 done, 1 some repairs could not be undone (each is named), 2 could not run.",
         ["volume", "stop"] => "0 stopped and clean, 2 could not run, or the volume could not be left clean.",
         _ => USUAL,

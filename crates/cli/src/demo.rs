@@ -97,7 +97,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
         plant(&world)?;
         let members = folder.join("drive*.img");
         print(&format!(
-            "\nThe array is in {0}, damaged again.  Try:\n    pumice inspect {1}\n    pumice scrub --nodes 3 {1}\n    pumice scrub --repair {1}\n",
+            "\nThe array is in {0}, damaged again.  Try:\n    pumice inspect {1}\n    pumice scrub --method fingerprint {1}\n    pumice scrub --repair {1}\n",
             folder.display(),
             members.display()
         ));

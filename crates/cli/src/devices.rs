@@ -11,6 +11,7 @@ use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
 use pumice_raid::{Array, AssemblyError, assemble};
 use pumice_units::Role;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,24 +73,40 @@ fn read_again<T>(
 }
 
 /// Assembles the array of which all devices are members.
-pub(crate) fn assemble_from(probed: &mut [Probed]) -> Result<Array, Failure> {
+///
+/// # Errors
+/// If a device has no superblock, or they are not of one array.
+pub fn assemble_from(probed: &mut [Probed]) -> Result<Array, Failure> {
     Ok(assemble(records(probed)?)?)
 }
 
-/// Which members share a data node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Placement {
+/// The members that share a data node of this process.
+#[derive(Debug, Clone, Default)]
+pub enum Placement {
     /// All on one.
+    #[default]
     One,
-    /// Contiguous runs of roles, as equal as can be.
+    /// Contiguous runs of roles, as equal as can be, on so many.
     Runs(usize),
-    /// As named: node, then its devices.
-    Named(Vec<(String, Vec<PathBuf>)>),
+    /// As somebody else spreads them.
+    By(Arc<dyn Spread>),
 }
 
-/// Puts an array's members on in-process nodes. `index_of` maps a role to the device's place in
-/// `probed`.
-pub(crate) fn place(
+/// A way to spread the members of an array over nodes.
+pub trait Spread: fmt::Debug + Send + Sync {
+    /// Node names, each with the roles on it. `devices` has the device of each role, as it was
+    /// named; `None` where the role is missing, or its device is on another machine.
+    ///
+    /// # Errors
+    /// If these devices cannot be spread in this way.
+    fn groups(&self, devices: &[Option<&str>]) -> Result<Vec<(String, Vec<usize>)>, Failure>;
+}
+
+/// Puts an array's members on nodes of this process; drives of other nodes stay where they are.
+///
+/// # Errors
+/// If the members cannot be placed in this way.
+pub fn place(
     array: Array,
     probed: &[Probed],
     placement: &Placement,
@@ -124,7 +141,7 @@ pub(crate) fn place(
         if let Some(index) = index
             && let Place::There(node, drive) = &probed[*index].place
         {
-            if *placement != Placement::One {
+            if !matches!(placement, Placement::One) {
                 return Err(Failure::new(
                     "--nodes and --node spread devices of this machine over nodes of this process; a drive named nvme:// is read by the node that serves it",
                 ));
@@ -181,34 +198,11 @@ fn groups(
             }
             out
         }
-        Placement::Named(named) => {
-            let mut out: Vec<(String, Vec<usize>)> = Vec::new();
-            let mut left: Vec<usize> = roles.filter(present).collect();
-            for (name, paths) in named {
-                if out.iter().any(|(taken, _)| taken == name) {
-                    return Err(Failure::new(format!("--node {name}: the name is given twice")));
-                }
-                let mut on_node = Vec::new();
-                for path in paths {
-                    let text = path.display().to_string();
-                    let at = left
-                        .iter()
-                        .position(|role| device_of[*role].is_some_and(|i| probed[i].path == text))
-                        .ok_or_else(|| {
-                            Failure::new(format!(
-                                "--node {name}: {text} is not a member, or is already on another node"
-                            ))
-                        })?;
-                    on_node.push(left.remove(at));
-                }
-                on_node.sort_unstable();
-                out.push((name.clone(), on_node));
-            }
-            if let Some(role) = left.first() {
-                let path = device_of[*role].map_or("", |i| probed[i].path.as_str());
-                return Err(Failure::new(format!("--node: {path} is on no node")));
-            }
-            out
+        Placement::By(spread) => {
+            let here = |index: &Option<usize>| index.map(|i| &probed[i]).filter(|p| p.here().is_some());
+            let devices: Vec<_> =
+                device_of.iter().map(|index| here(index).map(|p| p.path.as_str())).collect();
+            spread.groups(&devices)?
         }
     };
     out.retain(|(_, roles)| !roles.is_empty());

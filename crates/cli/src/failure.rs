@@ -5,10 +5,11 @@ use std::fmt;
 
 /// A message for the operator; the command exits with 2.
 #[derive(Debug)]
-pub(crate) struct Failure(String);
+pub struct Failure(String);
 
 impl Failure {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
+    /// Makes one of a message without a cause.
+    pub fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
 }

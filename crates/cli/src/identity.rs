@@ -57,7 +57,7 @@ fn host() -> &'static Host {
 }
 
 /// The NQN under which this program connects: this machine's.
-pub(crate) fn host_nqn() -> Nqn {
+pub fn host_nqn() -> Nqn {
     let id = host().instance.derive("host name", &[]);
     let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{HOST_NQN}{hex}").parse().expect("a name of the right form")

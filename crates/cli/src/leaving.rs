@@ -34,7 +34,7 @@ fn things() -> MutexGuard<'static, Vec<(u64, Thing)>> {
 
 /// Registers a thing until this value is dropped. Whoever made the thing removes it before.
 #[derive(Debug)]
-pub(crate) struct Registered(u64);
+pub struct Registered(u64);
 
 impl Drop for Registered {
     fn drop(&mut self) {
@@ -49,7 +49,7 @@ fn register(things: &mut Vec<(u64, Thing)>, thing: Thing) -> Registered {
 }
 
 /// Registers a file that may be made from now on.
-pub(crate) fn file(path: &Path) -> Registered {
+pub fn file(path: &Path) -> Registered {
     register(&mut things(), Thing::File(path.to_owned()))
 }
 
@@ -109,7 +109,10 @@ fn end(child: &mut Child) {
 
 /// From now on a signal (SIGINT, SIGTERM, SIGHUP) removes what is registered, and ends the program
 /// with 3.
-pub(crate) fn on_signal() -> Result<(), Failure> {
+///
+/// # Errors
+/// If the program has a handler of signals already.
+pub fn on_signal() -> Result<(), Failure> {
     Ok(on_signals(|| leave())?)
 }
 

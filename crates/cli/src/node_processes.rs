@@ -8,18 +8,19 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 
 /// A node process; ends with this value.
-pub(crate) struct NodeProcess {
+pub struct NodeProcess {
     _child: ChildProcess,
-    pub(crate) address: SocketAddr,
+    /// The address at which it listens.
+    pub address: SocketAddr,
 }
 
 /// Where nodes are started, and how fast their drives are.
 #[derive(Debug, Default)]
-pub(crate) struct NodePlace {
+pub struct NodePlace {
     /// A network namespace, and this machine's address there.
-    pub(crate) namespace: Option<(String, IpAddr)>,
+    pub namespace: Option<(String, IpAddr)>,
     /// Bytes a second of each drive.
-    pub(crate) rate: Option<u64>,
+    pub rate: Option<u64>,
 }
 
 /// The first port of nodes in a network namespace.
@@ -32,10 +33,10 @@ pub(crate) fn start_nodes(drives: &[Vec<OsString>]) -> Result<Vec<NodeProcess>, 
 }
 
 /// The same, at a place.
-pub(crate) fn start_nodes_at(
-    drives: &[Vec<OsString>],
-    place: &NodePlace,
-) -> Result<Vec<NodeProcess>, Failure> {
+///
+/// # Errors
+/// If a node does not start.
+pub fn start_nodes_at(drives: &[Vec<OsString>], place: &NodePlace) -> Result<Vec<NodeProcess>, Failure> {
     // Ports that are free now; the nodes have to know each other's before they start.
     let held = drives.iter().map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>()?;
     let mut addresses = held.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;

@@ -4,9 +4,9 @@ mod volume;
 
 use crate::failure::Failure;
 use crate::text::{count, print, print_json, table};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use pumice_host::Method;
-use pumice_host::plan::{Batches, BriefLines, PassShape, actual, brief, brief_batch_for};
+use pumice_host::plan::{Batches, PassShape, actual};
 use pumice_telemetry::{Ledger, Place};
 use pumice_units::{format_decimal, parse_size};
 use serde::Serialize;
@@ -33,7 +33,7 @@ pub(crate) struct PlanArgs {
     drive: u64,
     /// Instead of a scrub, plan the writes of a volume over the nodes, its reads while a drive is
     /// missing, and a rebuild, with and without offload
-    #[arg(long, conflicts_with_all = ["drive", "batch", "accumulators", "accounting"])]
+    #[arg(long, conflicts_with_all = ["drive", "batch"])]
     write: bool,
     /// With --write: how rows are protected against a crash
     #[arg(long, value_enum, default_value = "log", requires = "write")]
@@ -44,28 +44,34 @@ pub(crate) struct PlanArgs {
     /// Stripes of a batch
     #[arg(long, default_value_t = 255, value_parser = clap::value_parser!(u64).range(1..))]
     batch: u64,
-    /// Accumulators of the methods `stripe` (across nodes) and `aggregate`
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=8))]
-    accumulators: u64,
-    /// How to count: `actual` is what this program moves; `brief` is the accounting of the industry
-    /// brief, in which the drives compute
-    #[arg(long, value_enum, default_value_t = Accounting::Actual)]
-    accounting: Accounting,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Accounting {
-    Brief,
-    Actual,
+/// A pass over an array, to be planned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Planned {
+    /// Drives of the array, parity included; from 2 to 1920.
+    pub members: u64,
+    /// Drives of parity in a stripe, from 1 to 8.
+    pub parity: u64,
+    /// Data nodes that the drives are spread over, at least 1.
+    pub nodes: u64,
+    /// Bytes of a drive.
+    pub drive: u64,
+    /// Bytes of a chunk.
+    pub chunk: u64,
+    /// Stripes of a batch, at least 1.
+    pub batch: u64,
+    /// Accumulators of the methods `stripe` (across nodes) and `aggregate`, from 1 to 8.
+    pub accumulators: u64,
 }
 
+/// The plan of a pass, as `--json` prints it.
 #[derive(Debug, Serialize)]
-struct Document {
-    accounting: Accounting,
+pub struct Document {
+    accounting: &'static str,
     members: u64,
     parity: u64,
     nodes: u64,
@@ -73,23 +79,32 @@ struct Document {
     chunk_bytes: u64,
     batch: u64,
     methods: Vec<MethodLines>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    batch_for_published_figure: Option<u64>,
 }
 
+/// The bytes that one method moves.
 #[derive(Debug, Serialize)]
-struct MethodLines {
-    method: &'static str,
-    cpu_bytes: f64,
-    dram_bytes: f64,
-    network_bytes: f64,
-    pcie_bytes: f64,
+pub struct MethodLines {
+    /// Its name.
+    pub method: &'static str,
+    /// Bytes that pass the processor of the compute node.
+    pub cpu_bytes: f64,
+    /// Bytes that pass its memory controller.
+    pub dram_bytes: f64,
+    /// Bytes that pass the network.
+    pub network_bytes: f64,
+    /// Bytes that pass PCIe in the data nodes.
+    pub pcie_bytes: f64,
+    /// The bytes by place, where this program moves them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    ledger: Option<Ledger>,
+    pub ledger: Option<Ledger>,
 }
 
-impl PlanArgs {
-    fn shape(&self) -> Result<PassShape, Failure> {
+impl Planned {
+    /// The shape of the pass.
+    ///
+    /// # Errors
+    /// If there is no such array.
+    pub fn shape(&self) -> Result<PassShape, Failure> {
         if self.parity >= self.members {
             return Err(Failure::new(format!(
                 "--parity is {}: it must be less than --members, {}",
@@ -130,29 +145,86 @@ impl PlanArgs {
         })
     }
 
-    fn lines(&self, method: Method, shape: &PassShape) -> MethodLines {
-        let (lines, ledger) = match self.accounting {
-            Accounting::Brief => (brief(method, shape, self.drive, self.batch), None),
-            Accounting::Actual => {
-                let ledger = actual(method, shape);
-                let lines = BriefLines {
-                    cpu: ledger.host_cpu as f64,
-                    dram: ledger.host_dram as f64,
-                    network: (ledger.to_host + ledger.node_to_node) as f64,
-                    pcie: ledger.pcie as f64,
-                };
-                (lines, Some(ledger))
-            }
-        };
-        MethodLines {
-            method: method.name(),
-            cpu_bytes: lines.cpu,
-            dram_bytes: lines.dram,
-            network_bytes: lines.network,
-            pcie_bytes: lines.pcie,
-            ledger,
+    /// The plan as a document: the bytes of each method by an accounting.
+    #[must_use]
+    pub fn document(&self, accounting: &'static str, methods: Vec<MethodLines>) -> Document {
+        Document {
+            accounting,
+            members: self.members,
+            parity: self.parity,
+            nodes: self.nodes,
+            drive_bytes: self.drive,
+            chunk_bytes: self.chunk,
+            batch: self.batch,
+            methods,
         }
     }
+
+    /// The plan as a table for people.
+    #[must_use]
+    pub fn table(&self, methods: &[MethodLines]) -> String {
+        let (data, parity) = (self.members - self.parity, self.parity);
+        let mut rows = vec![head(methods)];
+        let mut row = |label: &str, value: &dyn Fn(&MethodLines) -> f64| {
+            let cells = methods.iter().map(|m| terabytes(value(m)));
+            rows.push(std::iter::once(label.to_owned()).chain(cells).collect());
+        };
+        row("CPU of the compute node", &|m| m.cpu_bytes);
+        row("DRAM of the compute node", &|m| m.dram_bytes);
+        row("network", &|m| m.network_bytes);
+        row("PCIe in the data nodes", &|m| m.pcie_bytes);
+        format!(
+            "One pass over {}: {data}+{parity} drives of {} on {}, chunks of {}, {} stripes a batch\n\n{}",
+            format_decimal(self.members.saturating_mul(self.drive)),
+            format_decimal(self.drive),
+            count(self.nodes, "data node"),
+            pumice_units::format_binary(self.chunk),
+            self.batch,
+            table(&rows),
+        )
+    }
+
+    /// Prints the bytes that this program moves.
+    ///
+    /// # Errors
+    /// If there is no such array.
+    pub fn print_actual(&self, json: bool) -> Result<(), Failure> {
+        let shape = self.shape()?;
+        let methods: Vec<MethodLines> =
+            Method::ALL.into_iter().map(|method| actual_lines(method, &shape)).collect();
+        if json {
+            print_json(&self.document("actual", methods));
+        } else {
+            print(&(self.table(&methods) + &by_place(&methods)));
+        }
+        Ok(())
+    }
+}
+
+fn actual_lines(method: Method, shape: &PassShape) -> MethodLines {
+    let ledger = actual(method, shape);
+    MethodLines {
+        method: method.name(),
+        cpu_bytes: ledger.host_cpu as f64,
+        dram_bytes: ledger.host_dram as f64,
+        network_bytes: (ledger.to_host + ledger.node_to_node) as f64,
+        pcie_bytes: ledger.pcie as f64,
+        ledger: Some(ledger),
+    }
+}
+
+/// The first row of a table: the names of methods.
+fn head(methods: &[MethodLines]) -> Vec<String> {
+    std::iter::once(String::new()).chain(methods.iter().map(|m| m.method.to_owned())).collect()
+}
+
+fn by_place(methods: &[MethodLines]) -> String {
+    let mut rows = vec![head(methods)];
+    for place in Place::ALL {
+        let cells = methods.iter().filter_map(|m| m.ledger.as_ref()).map(|l| terabytes(l[place] as f64));
+        rows.push(std::iter::once(place.label().to_owned()).chain(cells).collect());
+    }
+    format!("\nWhat this program moves, by place:\n\n{}", table(&rows))
 }
 
 /// Runs the command.
@@ -160,46 +232,14 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
     if args.write {
         return volume::run(args);
     }
-    let shape = args.shape()?;
-    let methods: Vec<MethodLines> =
-        Method::ALL.into_iter().map(|method| args.lines(method, &shape)).collect();
-    let published = (args.accounting == Accounting::Brief).then(|| published_batch(args, &methods)).flatten();
-    if args.json {
-        print_json(&Document {
-            accounting: args.accounting,
-            members: args.members,
-            parity: args.parity,
-            nodes: args.nodes,
-            drive_bytes: args.drive,
-            chunk_bytes: args.chunk,
-            batch: args.batch,
-            methods,
-            batch_for_published_figure: published,
-        });
-    } else {
-        print(&human(args, &methods, published));
-    }
+    let PlanArgs { members, parity, nodes, drive, chunk, batch, json, .. } = *args;
+    Planned { members, parity, nodes, drive, chunk, batch, accumulators: 1 }.print_actual(json)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The batch that gives the across-stripe figure exactly as a table with one decimal prints it.
-fn published_batch(args: &PlanArgs, methods: &[MethodLines]) -> Option<u64> {
-    let rounded = rounded(aggregate(methods));
-    (rounded > 0.0).then(|| brief_batch_for(args.members, args.drive, rounded))
-}
-
-/// Bytes of the network line of `aggregate`.
-fn aggregate(methods: &[MethodLines]) -> f64 {
-    let lines = methods.iter().find(|lines| lines.method == Method::Aggregate.name());
-    lines.expect("every method has its lines").network_bytes
-}
-
-/// To a tenth of a terabyte, as tables print it.
-fn rounded(bytes: f64) -> f64 {
-    (bytes / 1e11).round() * 1e11
-}
-
-fn terabytes(bytes: f64) -> String {
+/// A number of bytes, in terabytes with one decimal from 0.05 TB on.
+#[must_use]
+pub fn terabytes(bytes: f64) -> String {
     let tb = bytes / 1e12;
     match bytes {
         0.0 => "0".to_owned(),
@@ -209,57 +249,4 @@ fn terabytes(bytes: f64) -> String {
         }
         _ => format_decimal(bytes as u64),
     }
-}
-
-fn human(args: &PlanArgs, methods: &[MethodLines], published: Option<u64>) -> String {
-    let (data, parity) = (args.members - args.parity, args.parity);
-    let whole = format_decimal(args.members.saturating_mul(args.drive));
-    let mut out = format!(
-        "One pass over {whole}: {data}+{parity} drives of {} on {}, chunks of {}, {} stripes a batch\n\n",
-        format_decimal(args.drive),
-        count(args.nodes, "data node"),
-        pumice_units::format_binary(args.chunk),
-        args.batch,
-    );
-    let mut rows =
-        vec![std::iter::once(String::new()).chain(methods.iter().map(|m| m.method.to_owned())).collect()];
-    let mut row = |label: &str, value: &dyn Fn(&MethodLines) -> f64| {
-        let cells = methods.iter().map(|m| terabytes(value(m)));
-        rows.push(std::iter::once(label.to_owned()).chain(cells).collect());
-    };
-    row("CPU of the compute node", &|m| m.cpu_bytes);
-    row("DRAM of the compute node", &|m| m.dram_bytes);
-    row("network", &|m| m.network_bytes);
-    row("PCIe in the data nodes", &|m| m.pcie_bytes);
-    out.push_str(&table(&rows));
-    match args.accounting {
-        Accounting::Brief => {
-            out.push_str(
-                "\nAccounting of the brief: the drives compute; interims move between their memories.\n",
-            );
-            if let Some(batch) = published {
-                let bytes = aggregate(methods);
-                out.push_str(&format!(
-                    "aggregate: {:.2} TB with batches of {}; exactly {} with batches of {batch}.\n",
-                    bytes / 1e12,
-                    args.batch,
-                    terabytes(rounded(bytes)),
-                ));
-            }
-            out.push_str("host is the brief's conventional method, stripe its per-stripe and aggregate its across-stripe offload;\nfingerprint is Pumice's own.\n");
-        }
-        Accounting::Actual => {
-            out.push_str("\nWhat this program moves, by place:\n\n");
-            let mut rows: Vec<Vec<String>> = vec![
-                std::iter::once(String::new()).chain(methods.iter().map(|m| m.method.to_owned())).collect(),
-            ];
-            for place in Place::ALL {
-                let cells =
-                    methods.iter().filter_map(|m| m.ledger.as_ref()).map(|l| terabytes(l[place] as f64));
-                rows.push(std::iter::once(place.label().to_owned()).chain(cells).collect());
-            }
-            out.push_str(&table(&rows));
-        }
-    }
-    out
 }

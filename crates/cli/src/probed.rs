@@ -8,17 +8,20 @@ use pumice_remote::RemoteNode;
 use std::sync::Arc;
 
 /// A device and its superblock.
-pub(crate) struct Probed {
-    pub(crate) path: String,
-    pub(crate) place: Place,
-    pub(crate) record: Option<MemberRecord>,
+pub struct Probed {
+    /// Its name, as it was given.
+    pub path: String,
+    /// Its location.
+    pub place: Place,
+    /// Its superblock; `None` if it has none, or if that was taken to assemble an array.
+    pub record: Option<MemberRecord>,
     /// The words for what it holds if it has no superblock.
-    pub(crate) holds: String,
+    pub holds: String,
 }
 
 /// Where a device is.
 #[derive(Clone)]
-pub(crate) enum Place {
+pub enum Place {
     /// In this machine.
     Here(Arc<dyn BlockDevice>),
     /// A drive of a data node.
@@ -27,7 +30,7 @@ pub(crate) enum Place {
 
 impl Place {
     /// The device, if it is in this machine.
-    pub(crate) const fn here(&self) -> Option<&Arc<dyn BlockDevice>> {
+    pub const fn here(&self) -> Option<&Arc<dyn BlockDevice>> {
         match self {
             Self::Here(device) => Some(device),
             Self::There(..) => None,
@@ -37,7 +40,7 @@ impl Place {
 
 impl Probed {
     /// The device, if it is in this machine.
-    pub(crate) const fn here(&self) -> Option<&Arc<dyn BlockDevice>> {
+    pub const fn here(&self) -> Option<&Arc<dyn BlockDevice>> {
         self.place.here()
     }
 }

@@ -32,7 +32,10 @@ type Each<T> = Vec<Result<T, Failure>>;
 
 /// Opens devices, and connects to nodes, and reads superblocks. A node that is named without a
 /// drive stands for all of its drives that carry one.
-pub(crate) fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>, Failure> {
+///
+/// # Errors
+/// If a device cannot be opened, reached or read.
+pub fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>, Failure> {
     let (far, local) = split(paths)?;
     if let Some((first, second)) = far.iter().enumerate().find_map(|(i, (name, path))| {
         let (_, first) = far[..i].iter().find(|(known, _)| known == name)?;

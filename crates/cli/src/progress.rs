@@ -166,7 +166,7 @@ impl Observer for Display {
 }
 
 /// Shows nothing.
-pub(crate) struct Silent;
+pub struct Silent;
 
 impl Observer for Silent {
     fn progress(&mut self, _: &Progress) {}

@@ -19,16 +19,18 @@ const SCHEME: &str = "nvme://";
 /// The port assigned to NVMe over Fabrics.
 const PORT: u16 = 4420;
 /// How long a node may be silent before a keep alive is sent, and how long it has to answer.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
+pub const DEADLINE: Duration = Duration::from_secs(10);
 /// A host that was silent for this many milliseconds may be gone: by default Linux sends a keep
 /// alive every 2.5 s.
 const ALIVE_MS: u32 = 10_000;
 
 /// A drive of a node, or all of its drives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RemoteName {
-    pub(crate) address: SocketAddr,
-    pub(crate) nsid: Option<u32>,
+pub struct RemoteName {
+    /// The address of the node.
+    pub address: SocketAddr,
+    /// The number of the drive; `None` for all.
+    pub nsid: Option<u32>,
 }
 
 /// The first of a host's addresses at which somebody listens, because a name often has one address
@@ -128,7 +130,10 @@ impl RemoteName {
     }
 
     /// The node at an address given as an argument, with or without `nvme://`.
-    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// If it is none, or names a drive.
+    pub fn parse(text: &str) -> Result<Self, Failure> {
         let full = if after_scheme(text).is_some() { text.to_owned() } else { format!("{SCHEME}{text}") };
         match Self::of(Path::new(&full))? {
             Some(name) if name.nsid.is_none() => Ok(name),
@@ -154,7 +159,10 @@ fn silent(node: SocketAddr, silent: Duration) {
 }
 
 /// Connects to a node.
-pub(crate) fn connect(address: SocketAddr, digests: DigestPolicy) -> Result<Arc<RemoteNode>, Failure> {
+///
+/// # Errors
+/// If it cannot be reached, or refuses.
+pub fn connect(address: SocketAddr, digests: DigestPolicy) -> Result<Arc<RemoteNode>, Failure> {
     let (host, hostid) = (host_nqn(), host_id());
     let dial = Dial { address, nqn: None, host, hostid, digests, deadline: DEADLINE, silent };
     let until = Instant::now() + LEAVING;

@@ -5,7 +5,7 @@ mod drives;
 mod heal;
 mod human;
 
-pub(crate) use args::ScrubArgs;
+pub use args::{ScrubArgs, Study};
 
 use crate::access::Access;
 use crate::devices::{assemble_of, place, taken_into_use};
@@ -157,7 +157,7 @@ fn attempt(args: &ScrubArgs, stop: &mut Option<Arc<Stop>>, again: bool) -> Resul
             array.uuid()
         )));
     }
-    let target = place(array, &probed, &args.placement(), &NodeOptions::default())?;
+    let target = place(array, &probed, &args.study.placement, &NodeOptions::default())?;
     options.check(&target)?;
     let folder = args.state_dir.clone().or_else(default_state_dir);
     let needed = args.repairs() || args.resume || args.heal;
@@ -257,7 +257,10 @@ pub(crate) fn open_state(
 }
 
 /// A seed that nobody could have known before.
-pub(crate) fn fresh_seed() -> Result<Seed, Failure> {
+///
+/// # Errors
+/// If the system gives no random bytes.
+pub fn fresh_seed() -> Result<Seed, Failure> {
     let mut bytes = [0; 32];
     File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes))?;
     Ok(Seed(bytes))

@@ -39,12 +39,12 @@ pub(crate) fn delivered(written: io::Result<()>) {
 
 /// Writes a text for people to standard output. Names that others chose are part of it: what a
 /// terminal would obey is escaped. If that fails, see [`delivered`].
-pub(crate) fn print(text: &str) {
+pub fn print(text: &str) {
     delivered(write(&printable_lines(text)));
 }
 
 /// Writes a JSON document and a newline.
-pub(crate) fn print_json(document: &impl serde::Serialize) {
+pub fn print_json(document: &impl serde::Serialize) {
     print(&json_text(document));
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn json_text(document: &impl serde::Serialize) -> String {
 
 /// A table: columns as wide as their widest cell, the first left-aligned, the others right-aligned,
 /// two spaces between.
-pub(crate) fn table(rows: &[Vec<String>]) -> String {
+pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
@@ -92,8 +92,8 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
     out
 }
 
-/// `1 stripe`, `2 stripes`.
-pub(crate) fn count(n: u64, noun: &str) -> String {
+/// A number and its noun: `1 stripe`, `2 stripes`.
+pub fn count(n: u64, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 

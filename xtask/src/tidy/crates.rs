@@ -41,7 +41,11 @@ fn dependencies(manifest: &str) -> Vec<String> {
         ["dependencies", "build-dependencies"].into_iter().filter_map(|key| table.get(key)?.as_table());
     names
         .flat_map(|table| table.keys())
-        .filter_map(|name| name.strip_prefix("pumice-").map(str::to_owned))
+        .filter_map(|name| match name.as_str() {
+            // The package of the program is called after it.
+            "pumice" => Some("cli".to_owned()),
+            name => name.strip_prefix("pumice-").map(str::to_owned),
+        })
         .collect()
 }
 

@@ -70,6 +70,9 @@ fn a_crate_depends_on_lower_floors_only() {
     one(&with(&[by_path]), &["'low' is not above 'high'"]);
     let for_tests = ("crates/low/Cargo.toml", "[dev-dependencies]\npumice-high.workspace = true\n");
     assert!(with(&[for_tests]).is_empty());
+    // The package of the program is not called after its folder.
+    let program = ("crates/high/Cargo.toml", "[dependencies]\npumice = { path = \"../cli\" }\n");
+    one(&with(&[program]), &["'cli' is on no floor"]);
     one(&with(&[("crates/new/Cargo.toml", "")]), &["'new' is on no floor"]);
 }
 

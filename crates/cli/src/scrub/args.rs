@@ -49,7 +49,7 @@ Environment: PUMICE_IO_ENGINE=uring|threads|inline selects how reads are issued.
 Exit codes: 0 clean, 1 findings (also when repaired), 2 could not run or could not write its report,
 3 interrupted or incomplete, 4 nothing but copies of a mirror that differ, which may be so without
 damage.")]
-pub(crate) struct ScrubArgs {
+pub struct ScrubArgs {
     /// Members of the array: block devices or image files, written as DRIVE,pi=BITS,tags=PATH if
     /// they have tags; /dev/mdX for all members of a running array; nvme://HOST:PORT/NSID for one
     /// drive of a data node; nvme://HOST:PORT for all drives of the node that have a superblock
@@ -76,13 +76,13 @@ pub(crate) struct ScrubArgs {
 
     /// Have md check the stripes in which drives refuse blocks, so that md rewrites those blocks.
     /// Name the running array, such as /dev/md0, and the nodes of its drives
-    #[arg(long, conflicts_with_all = ["drives", "repair", "dry_run", "resume", "range", "node", "nodes"], help_heading = REPAIR)]
+    #[arg(long, conflicts_with_all = ["drives", "repair", "dry_run", "resume", "range"], help_heading = REPAIR)]
     pub(crate) heal: bool,
     /// Check drives by their tags alone, whatever they hold: drives of nodes, or devices of this
     /// machine written as DRIVE,pi=BITS,tags=PATH
     #[arg(
         long,
-        conflicts_with_all = ["range", "order", "degraded", "repair", "dry_run", "vouch", "resume", "nodes", "node", "allow_in_use"],
+        conflicts_with_all = ["range", "order", "degraded", "repair", "dry_run", "vouch", "resume", "allow_in_use"],
         help_heading = TAGS
     )]
     pub(crate) drives: bool,
@@ -152,12 +152,6 @@ pub(crate) struct ScrubArgs {
     /// [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = NODES)]
     reconnect: Option<u64>,
-    /// Treat the members as if they were on N data nodes, in contiguous runs of roles
-    #[arg(long, value_name = "N", conflicts_with = "node", value_parser = clap::value_parser!(u16).range(1..), help_heading = NODES)]
-    nodes: Option<u16>,
-    /// Members that share a data node; once for each node
-    #[arg(long, value_name = "NAME=DEV,DEV", value_parser = parse_node, help_heading = NODES)]
-    node: Vec<(String, Vec<PathBuf>)>,
 
     /// How stripes are checked. `auto`: `stripe` if all members are on one node, else
     /// `fingerprint`. `host` reads every byte to this machine, at no pace
@@ -166,10 +160,6 @@ pub(crate) struct ScrubArgs {
     /// Stripes per batch, 1 to 4194304 [default: 255]
     #[arg(long, value_name = "STRIPES", value_parser = clap::value_parser!(u64).range(1..=MAX_STRIPES), help_heading = METHOD)]
     batch: Option<u64>,
-    /// Independent accumulators, 1 to 8, for `aggregate`, and for `stripe` over several nodes: with
-    /// T of them, the chance to miss damage is raised to the power T [default: 1]
-    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u8).range(1..=8), help_heading = METHOD)]
-    accumulators: Option<u8>,
     /// Seed of the random weights and keys: 64 hexadecimal digits, or a number [default: new for
     /// each pass]
     #[arg(long, help_heading = METHOD)]
@@ -181,6 +171,20 @@ pub(crate) struct ScrubArgs {
     /// Print no progress and no notes
     #[arg(short, long, help_heading = OUTPUT)]
     pub(crate) quiet: bool,
+
+    /// The choices of a study; no option sets them.
+    #[arg(skip)]
+    pub study: Study,
+}
+
+/// The parts of a scrub that only studies choose.
+#[derive(Debug, Clone, Default)]
+pub struct Study {
+    /// The nodes of this process over which the devices of this machine are spread.
+    pub placement: Placement,
+    /// Independent accumulators, from 1 to 8, of `aggregate`, and of `stripe` over several nodes;
+    /// one by default.
+    pub accumulators: Option<u8>,
 }
 
 /// The groups of the help text.
@@ -242,7 +246,7 @@ impl ScrubArgs {
         Ok(Options {
             method,
             batch: self.batch,
-            accumulators: self.accumulators,
+            accumulators: self.study.accumulators,
             seed: self.seed.clone(),
             range: self.range.clone(),
             order,
@@ -265,9 +269,8 @@ impl ScrubArgs {
         let given = [
             ("--heal", self.heal),
             ("--drives", self.drives),
-            ("--nodes", self.nodes.is_some()),
-            ("--node", !self.node.is_empty()),
-            ("--accumulators", self.accumulators.is_some()),
+            ("--nodes and --node", !matches!(self.study.placement, Placement::One)),
+            ("--accumulators", self.study.accumulators.is_some()),
             ("--settle", self.settle.is_some()),
             ("--reconnect", self.reconnect.is_some()),
         ];
@@ -298,17 +301,6 @@ impl ScrubArgs {
         }
         Ok(pace)
     }
-
-    /// Which members share a node.
-    pub(crate) fn placement(&self) -> Placement {
-        match (self.nodes, self.node.as_slice()) {
-            // One node for the devices of this machine; drives of nodes stay on their own nodes.
-            (Some(1), _) => Placement::One,
-            (Some(nodes), _) => Placement::Runs(usize::from(nodes)),
-            (None, []) => Placement::One,
-            (None, named) => Placement::Named(named.to_vec()),
-        }
-    }
 }
 
 fn parse_range(text: &str) -> Result<Range<u64>, String> {
@@ -318,9 +310,26 @@ fn parse_range(text: &str) -> Result<Range<u64>, String> {
     if range.start >= range.end { Err(format!("{text} is empty")) } else { Ok(range) }
 }
 
-fn parse_node(text: &str) -> Result<(String, Vec<PathBuf>), String> {
-    let wrong = || format!("'{text}' does not name a node: write NAME=DEVICE,DEVICE");
-    let (name, devices) = text.split_once('=').ok_or_else(wrong)?;
-    let devices: Vec<PathBuf> = devices.split(',').filter(|d| !d.is_empty()).map(PathBuf::from).collect();
-    if name.is_empty() || devices.is_empty() { Err(wrong()) } else { Ok((name.to_owned(), devices)) }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Typed {
+        #[command(flatten)]
+        scrub: ScrubArgs,
+    }
+
+    #[test]
+    fn the_choices_of_a_study_mean_nothing_for_a_volume_in_service() {
+        let typed = || Typed::parse_from(["scrub", "device"]).scrub;
+        assert_eq!(typed().not_in_service(), None);
+        let mut args = typed();
+        args.study.placement = Placement::Runs(2);
+        assert!(args.not_in_service().unwrap().contains("--nodes"));
+        let mut args = typed();
+        args.study.accumulators = Some(1);
+        assert_eq!(args.not_in_service(), Some("--accumulators"));
+    }
 }

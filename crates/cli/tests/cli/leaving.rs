@@ -57,10 +57,6 @@ fn a_signal_removes_temporary_files_and_node_processes() {
         leaves_nothing(name, pumice().args(["demo", "--volume"]), folder.path(), 0);
     }
     leaves_nothing("-TERM", pumice().arg("demo"), folder.path(), 0);
-    let bench = ["bench", "flash", "--capacity", "64MiB", "--seconds", "60"];
-    leaves_nothing("-INT", pumice().args(bench).arg(folder.path()), folder.path(), 0);
-    let bench = ["bench", "volume", "--nodes", "2", "--drive", "32MiB", "--seconds", "60"];
-    leaves_nothing("-TERM", pumice().args(bench), folder.path(), 2);
 }
 
 /// A drive that is being made has a name of its own until it is whole.

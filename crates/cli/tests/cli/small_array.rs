@@ -1,6 +1,8 @@
 //! A small array in files, made by our own writer: five members, data that differs from chunk to
 //! chunk, parity.
 
+pub(crate) use crate::program::pumice;
+
 use pumice_parity::gf;
 use pumice_raid::journal::{data_entry, meta_block};
 use pumice_raid::layout::{Layout, Level};
@@ -115,11 +117,6 @@ impl Made {
         file.write_all_at(&meta_block(Uuid(uuid), 1, 0, &list), DATA_OFFSET).unwrap();
         path
     }
-}
-
-/// The program under test.
-pub(crate) fn pumice() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_pumice"))
 }
 
 /// Asserts that a command ends with status 2, and gives what it says of that.

@@ -379,7 +379,6 @@ fn what_makes_no_sense_for_a_volume_in_service_is_refused_by_name() {
     let stray = empty(world.folder.path(), "stray", DRIVE);
     refused(&[], &[all, &[stray]].concat(), &["stray", "no member of vault"]);
     refused(&["--slowdown", "1ms"], all, &["--slowdown"]);
-    refused(&["--nodes", "2"], all, &["--nodes"]);
     refused(&["--settle", "1s"], all, &["--settle"]);
     refused(&["--method", "aggregate"], all, &["--method", "aggregate", "in service"]);
     refused(&["--range", "0..9999"], all, &["range"]);
