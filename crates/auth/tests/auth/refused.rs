@@ -258,6 +258,11 @@ fn a_failure_is_final() {
     }
     let answer = controller.receive(ROOM, 0);
     assert_eq!((answer.message[7], answer.end), (1, true));
+    // If nobody fetches it, it is still the reason.
+    let (mut controller, challenge) = challenged(&policy);
+    assert!(matches!(controller.send(&reply_of(&challenge).encode(T), seed(3, 2), 0), Step::Complete));
+    assert!(controller.expire(LIMIT));
+    assert_eq!(controller.failure(), Some(&Failure::Response));
 }
 
 /// What a host does with a controller's messages: the transaction of its own offer is put into
