@@ -122,7 +122,9 @@ impl Controller {
     pub fn expire(&mut self, now: u64) -> bool {
         let over = self.patience.is_over(now);
         if over {
-            self.close(Failure::Deadline);
+            // A failure that was not fetched is still the reason.
+            let failure = self.failure().copied();
+            self.close(failure.unwrap_or(Failure::Deadline));
         }
         over
     }

@@ -96,8 +96,8 @@ pub(crate) fn same_transaction(expected: u16, found: u16) -> Result<(), Failure>
     if expected == found { Ok(()) } else { Err(Failure::Transaction { expected, found }) }
 }
 
-/// Powers in a group, to be computed by [`Job::run`] on any thread. One takes 0.5 to 20 ms, by the
-/// size of the group.
+/// Powers in a group, to be computed by [`Job::run`] on any thread. One power takes about 0.4 to
+/// 30 ms, by the size of the group; a host's job has two.
 #[derive(Debug)]
 pub struct Job {
     /// The computation of its queue that it is.

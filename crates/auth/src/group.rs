@@ -6,6 +6,7 @@ use crate::secret::Secret;
 use crypto_bigint::modular::{BoxedMontyForm, BoxedMontyParams};
 use crypto_bigint::{BoxedUint, Odd};
 use std::fmt;
+use std::str::FromStr;
 use std::sync::LazyLock;
 use zeroize::{Zeroize as _, Zeroizing};
 
@@ -66,6 +67,20 @@ impl Group {
         }
     }
 }
+
+impl FromStr for Group {
+    type Err = UnknownGroup;
+
+    /// Reads a name as it is written here: `none`, `ffdhe2048` to `ffdhe8192`.
+    fn from_str(text: &str) -> Result<Self, UnknownGroup> {
+        Self::ALL.into_iter().find(|group| group.to_string() == text).ok_or(UnknownGroup)
+    }
+}
+
+/// A text is the name of no group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("group: the groups are none, ffdhe2048, ffdhe3072, ffdhe4096, ffdhe6144 and ffdhe8192")]
+pub struct UnknownGroup;
 
 impl fmt::Display for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,6 +5,7 @@ use hkdf::Hkdf;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 use std::fmt;
+use std::str::FromStr;
 use zeroize::Zeroizing;
 
 /// Bytes of the longest hash.
@@ -88,6 +89,20 @@ fn hmac<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]]) -> Secret {
     parts.iter().for_each(|part| mac.update(part));
     Secret::new(&mac.finalize().into_bytes())
 }
+
+impl FromStr for Hash {
+    type Err = UnknownHash;
+
+    /// Reads a name as it is written here: `SHA-256`, `SHA-384`, `SHA-512`.
+    fn from_str(text: &str) -> Result<Self, UnknownHash> {
+        Self::ALL.into_iter().find(|hash| hash.to_string() == text).ok_or(UnknownHash)
+    }
+}
+
+/// A text is the name of no hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("hash: the hashes are SHA-256, SHA-384 and SHA-512")]
+pub struct UnknownHash;
 
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -39,10 +39,23 @@ fn challenged(policy: &Arc<Policy>) -> (Controller, Challenge) {
 }
 
 /// A Reply with a response that is wrong, but nothing else.
-fn reply(challenge: &Challenge) -> Reply {
+fn reply_of(challenge: &Challenge) -> Reply {
     let bytes = challenge.hash.bytes();
     let value = if challenge.group == Group::Null { vec![] } else { vec![2] };
     Reply { wants_proof: true, sequence: 5, response: vec![1; bytes], challenge: vec![2; bytes], value }
+}
+
+/// A controller that has accepted a Reply, its transaction, and the Reply.
+fn accepting() -> (Controller, u16, Vec<u8>) {
+    let mut host = Host::new(credentials(&[key(1)], &[key(2)]), quick(), LIMIT);
+    let mut controller = controller(&quick());
+    let Action::Send(offer) = host.start(seed(3, 1), 0) else { panic!() };
+    assert!(matches!(controller.send(&offer, seed(3, 2), 0), Step::Complete));
+    let challenge = controller.receive(ROOM, 0).message;
+    let Action::Send(reply) = host.received(&challenge, seed(3, 3), 0) else { panic!() };
+    assert!(matches!(controller.send(&reply, seed(3, 4), 0), Step::Complete));
+    assert_eq!(controller.failure(), None);
+    (controller, u16::from_le_bytes([reply[4], reply[5]]), reply)
 }
 
 /// Sends a message that is to be refused. The host is told at the next Receive, and then it ends.
@@ -90,7 +103,7 @@ fn an_offer_that_cannot_be_taken() {
 fn messages_of_no_known_kind_or_out_of_turn() {
     let policy = quick();
     let (_, challenge) = challenged(&policy);
-    let reply = reply(&challenge).encode(T);
+    let reply = reply_of(&challenge).encode(T);
     let offer = negotiate(&[Hash::Sha256], &[Group::Null]);
     let none: &[u8] = &[];
     for (message, failure, explanation, transaction) in [
@@ -110,6 +123,21 @@ fn messages_of_no_known_kind_or_out_of_turn() {
     {
         refuse(&mut challenged(&policy).0, message, failure, 7, T);
     }
+    // Before the Challenge, or Success1, is fetched: right messages, but too early.
+    let reply = Reply { response: vec![1; 32], ..reply_of(&challenge) }.encode(T);
+    for (message, failure) in [
+        (&offer, Failure::OutOfTurn("Negotiate")),
+        (&reply, Failure::OutOfTurn("Reply")),
+        (&success2(T), Failure::OutOfTurn("Success2")),
+    ] {
+        let mut offering = controller(&policy);
+        assert!(matches!(offering.send(&offer, seed(3, 1), 0), Step::Complete));
+        refuse(&mut offering, message, failure, 7, T);
+        let (mut accepting, transaction, right) = accepting();
+        let mut message = if message == &reply { right } else { message.clone() };
+        message[4..6].copy_from_slice(&transaction.to_le_bytes());
+        refuse(&mut accepting, &message, failure, 7, transaction);
+    }
     // Receive, when there is nothing to be fetched.
     for mut controller in [controller(&policy), challenged(&policy).0] {
         let answer = controller.receive(ROOM, 0);
@@ -122,7 +150,7 @@ fn messages_of_no_known_kind_or_out_of_turn() {
 fn replies_with_wrong_fields() {
     let policy = policy(&[Hash::Sha384], &[F2048]);
     let (_, challenge) = challenged(&policy);
-    let good = reply(&challenge);
+    let good = reply_of(&challenge);
     let p = |low: u8| {
         // The highest values: the prime ends with 64 ones.
         let mut value = prime_2048();
@@ -164,7 +192,7 @@ fn replies_with_wrong_fields() {
     // A value where no group was chosen.
     let policy = quick();
     let (mut controller, challenge) = challenged(&policy);
-    let with_value = Reply { value: vec![2], ..reply(&challenge) };
+    let with_value = Reply { value: vec![2], ..reply_of(&challenge) };
     refuse(&mut controller, &with_value.encode(T), Failure::Value, 6, T);
 }
 
@@ -216,6 +244,26 @@ fn a_success2_of_another_exchange() {
 type Made<'a> = &'a dyn Fn(u16) -> Vec<u8>;
 /// Such a message, what the controller is told, and why.
 type Case<'a> = (Made<'a>, u8, Failure);
+
+/// After a failure a new offer does not begin a new exchange: a connection has one guess.
+#[test]
+fn a_failure_is_final() {
+    let policy = quick();
+    let (mut controller, challenge) = challenged(&policy);
+    assert!(matches!(controller.send(&reply_of(&challenge).encode(T), seed(3, 2), 0), Step::Complete));
+    let offer = negotiate(&[Hash::Sha256], &[Group::Null]);
+    for message in [&offer, &reply_of(&challenge).encode(T), &success2(T)] {
+        assert!(matches!(controller.send(message, seed(3, 3), 0), Step::Complete));
+        assert_eq!(controller.failure(), Some(&Failure::Response), "the first one counts");
+    }
+    let answer = controller.receive(ROOM, 0);
+    assert_eq!((answer.message[7], answer.end), (1, true));
+    // If nobody fetches it, it is still the reason.
+    let (mut controller, challenge) = challenged(&policy);
+    assert!(matches!(controller.send(&reply_of(&challenge).encode(T), seed(3, 2), 0), Step::Complete));
+    assert!(controller.expire(LIMIT));
+    assert_eq!(controller.failure(), Some(&Failure::Response));
+}
 
 /// What a host does with a controller's messages: the transaction of its own offer is put into
 /// each.

@@ -338,6 +338,29 @@ fn lists_and_keys_that_are_none() {
     );
 }
 
+#[test]
+fn hashes_and_groups_have_names_and_numbers() {
+    for hash in Hash::ALL {
+        assert_eq!((hash.to_string().parse(), Hash::from_id(hash.id())), (Ok(hash), Some(hash)));
+    }
+    for group in Group::ALL {
+        assert_eq!((group.to_string().parse(), Group::from_id(group.id())), (Ok(group), Some(group)));
+    }
+    assert!(["", "SHA-1", "sha-256", "SHA-256 "].iter().all(|text| text.parse::<Hash>().is_err()));
+    assert!(["", "null", "ffdhe1024", "FFDHE2048"].iter().all(|text| text.parse::<Group>().is_err()));
+    assert_eq!((Hash::from_id(0), Hash::from_id(4), Group::from_id(6)), (None, None, None));
+}
+
+/// Both ends, and their computations, may move between threads.
+#[test]
+fn ends_and_jobs_can_be_sent() {
+    fn can_be_sent<T: Send + 'static>() {}
+    can_be_sent::<Controller>();
+    can_be_sent::<Host>();
+    can_be_sent::<pumice_auth::Job>();
+    can_be_sent::<pumice_auth::Computed>();
+}
+
 /// The order of the controller decides, whatever the order of the offer.
 #[test]
 fn the_controller_takes_its_first_choice() {
