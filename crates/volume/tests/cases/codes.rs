@@ -1,12 +1,15 @@
 //! Layouts of codes that correct some sets of losses of a size and not others.
 
+use crate::harness::{Setup, World};
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::code::{Code, CodeSpec};
 use pumice_parity::gf;
+use pumice_raid::layout::{Layout, Level};
 use pumice_units::{Role, StripeIndex};
 use pumice_volume::plan::{Method, RowMap, RowPlan, RowState, Term, Tie};
 use pumice_volume::rows::{BLOCK, RoleSet, RowLayout};
 use pumice_volume::token::holds;
+use pumice_volume::{Event, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A code whose columns are the members, or turn over all members by one place a stripe.
@@ -114,6 +117,30 @@ fn a_holder_needs_members_that_determine_the_others() {
     assert!(raid6.corrects(&[Role(0), Role(1)].into()));
     assert!(!holds(&raid6, &[Role(2), Role(3)].into()));
     assert!(!holds(&raid6, &[Role(2), Role(3), Role(9)].into()), "9 is no member");
+}
+
+/// Every set of drives that are gone when a volume begins.
+#[test]
+fn a_volume_begins_if_the_code_corrects_the_missing_members() {
+    for (level, disks) in [(Level::Raid5, 3), (Level::Raid6, 5)] {
+        for bits in 0..(1_u32 << disks) - 1 {
+            let layout = Some(Layout::LeftSymmetric);
+            let setup = Setup { level, layout, disks, chunk: 16384, stripes: 12, log: true, near: false };
+            let mut world = World::new(1, &setup);
+            world.start().unwrap();
+            world.event(Event::Stop);
+            world.settle();
+            world.crash();
+            let gone = set(disks, bits);
+            gone.iter().for_each(|role| world.disks[role.index()].up = false);
+            let expected = if gone.len() <= usize::from(level.parities()) {
+                Ok(())
+            } else {
+                Err(Refusal::TooFew { missing: gone.len() as u16, survives: level.parities() })
+            };
+            assert_eq!(world.start(), expected, "{level} {gone:?}");
+        }
+    }
 }
 
 /// All blocks of a row from its data, one byte each.
