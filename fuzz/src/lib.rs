@@ -24,8 +24,8 @@ pub fn seal_superblock(bytes: &mut [u8], field: usize) {
 }
 
 /// The label, the header of the metadata area and the text of a physical volume, with checksums
-/// that fit. `sector` replaces the label's bytes from 32 on, `header` those of the area's from 40 on, if
-/// there are any; `place` chooses where in its ring the text begins.
+/// that fit. `sector` replaces the label's bytes from 32 on, `header` those of the area's from 40
+/// on, if there are any; `place` chooses where in its ring the text begins.
 #[must_use]
 pub fn seal_lvm(sector: &[u8], header: &[u8], text: &[u8], place: u64) -> Vec<(u64, Vec<u8>)> {
     const AREA: u64 = 4096;

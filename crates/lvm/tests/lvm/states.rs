@@ -86,6 +86,15 @@ fn superblocks_that_contradict_the_text() {
     }
 }
 
+/// A reshape that was given up for want of room: the text has the new image, the kernel runs
+/// without it.
+#[test]
+fn a_reshape_that_was_given_up() {
+    let made = Made::new("raid5_ls", 5).poke(0..4, 8, &[4]).poke([4], 12, &[255; 4]);
+    let made = made.everywhere("type = \"raid5_ls\"", "type = \"raid5_ls+RESHAPE_DATA_OFFSET\"");
+    assert_eq!(made.refusal(), "rmeta of image 0: num_devices is 4; must be 5, as the text says");
+}
+
 #[test]
 fn reshapes_are_refused_by_name() {
     let words: [(usize, &[u8], &str); 8] = [
