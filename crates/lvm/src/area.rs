@@ -139,5 +139,7 @@ mod tests {
         assert_eq!(field(&good, Range { offset: u64::MAX, bytes: 8192 }), "place");
         assert_eq!(field(&good, Range { offset: 4096, bytes: 4096 }), "size");
         assert_eq!(field(&good[..12000], AREA), "place");
+        let copied = [&good[..], &good[4096..]].concat();
+        assert_eq!(field(&copied, Range { offset: 12288, bytes: 8192 }), "start");
     }
 }

@@ -36,6 +36,7 @@ pub(super) fn join(
     images: &mut [Image],
 ) -> Result<Common, Refusal> {
     let mut found: Vec<(usize, Result<Superblock, Invalid>)> = Vec::new();
+    let mut blank = None;
     for (role, image) in images.iter_mut().enumerate() {
         if matches!(image.state, State::Absent(_)) {
             continue;
@@ -51,7 +52,7 @@ pub(super) fn join(
             Ok(_) => {
                 let (meta, data) = shape.raid.images[role];
                 if ![meta, data].iter().any(|part| located.group.logical[*part].is("REBUILD")) {
-                    return Err(Refusal::NoSuperblock(role as u16));
+                    blank.get_or_insert(role as u16);
                 }
                 image.state = State::Absent(Absence::NotBegun);
             }
@@ -69,6 +70,10 @@ pub(super) fn join(
     }
     for (role, superblock) in &used {
         agrees_with_text(shape, *role, superblock)?;
+    }
+    // What the others say may tell more: the volume was to get this image, and did not.
+    if let Some(role) = blank {
+        return Err(Refusal::NoSuperblock(role));
     }
     let ((first_role, first), others) = used.split_first().ok_or(Refusal::NoImage)?;
     for (role, superblock) in others {

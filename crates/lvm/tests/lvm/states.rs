@@ -86,6 +86,15 @@ fn superblocks_that_contradict_the_text() {
     }
 }
 
+/// A reshape that was given up for want of room: the text has the new image, the kernel runs
+/// without it.
+#[test]
+fn a_reshape_that_was_given_up() {
+    let made = Made::new("raid5_ls", 5).poke(0..4, 8, &[4]).poke([4], 12, &[255; 4]);
+    let made = made.everywhere("type = \"raid5_ls\"", "type = \"raid5_ls+RESHAPE_DATA_OFFSET\"");
+    assert_eq!(made.refusal(), "rmeta of image 0: num_devices is 4; must be 5, as the text says");
+}
+
 #[test]
 fn reshapes_are_refused_by_name() {
     let words: [(usize, &[u8], &str); 8] = [
@@ -157,6 +166,8 @@ fn the_newest_superblocks_say_who_is_out() {
         let halves = Made::new(kind, images).poke([0], 24, &[2]).poke([1], 24, &[1]);
         assert!(halves.refusal().contains("disagree on failed_devices"), "{kind}");
     }
+    let halves = Made::new("raid1", 2).poke([0], 24, &[2]).poke([1], 24, &[1]);
+    assert!(halves.refusal().contains("disagree on failed_devices: "), "{}", halves.refusal());
 }
 
 #[test]
@@ -223,8 +234,9 @@ fn images_that_do_not_fit_the_volume() {
     assert_eq!(longer.refusal(), "image 0 has 8 extents; must have 9");
     let odd = made().everywhere("extent_count = 24", "extent_count = 25");
     assert_eq!(odd.refusal(), "25 extents cannot be those of raid5_ls with 4 images");
-    let chunk = made().everywhere("stripe_size = 32", "stripe_size = 48");
-    assert_eq!(chunk.refusal(), "an image's data are 524288 bytes; must be a multiple of the chunk, 24576");
+    let chunk = made().everywhere("extent_size = 128", "extent_size = 96");
+    let chunk = chunk.everywhere("stripe_size = 32", "stripe_size = 512");
+    assert_eq!(chunk.refusal(), "an image's data are 393216 bytes; must be a multiple of the chunk, 262144");
     let small = made().everywhere("stripe_size = 32", "stripe_size = 4");
     assert!(small.refusal().contains("chunk is 2048 bytes"));
     let many = Made::new("raid1", 10).refusal();
