@@ -4,7 +4,7 @@ use pumice_lvm::kind::RaidKind;
 use pumice_lvm::volume::{Missing, Place, State};
 use pumice_units::Sectors;
 
-use crate::made::{DATA, EXTENT, Made, id, look};
+use crate::made::{DATA, EXTENT, Made, crc, id, look};
 
 /// One type of each form of text: without chunk, with one parity, with two, with copies of chunks.
 const KINDS: [(&str, usize); 4] = [("raid1", 3), ("raid5_ls", 4), ("raid6_nr", 5), ("raid10", 4)];
@@ -306,6 +306,20 @@ fn physical_volumes_that_are_not_the_groups() {
     let survey = blank.look();
     assert!(survey.devices[2].problems[0].to_string().contains("metadata area: crc"));
     assert_eq!(survey.groups[0].state.as_ref().unwrap().places[2], Place::Device(2));
+    // Unless its header says that no group uses it any more.
+    let label = &mut blank.devices[2][512..1024];
+    label[140..144].fill(0);
+    let sum = crc(&label[20..]);
+    label[16..20].copy_from_slice(&sum.to_le_bytes());
+    let survey = blank.look();
+    assert_eq!(survey.groups[0].state.as_ref().unwrap().places[2], Place::Absent(Missing::Unused));
+    // Two groups have the PV without a text in theirs.
+    let mut both = made.clone().edit([1], &id('G', 0), &id('G', 1)).edit([1], "vg0", "vg1");
+    both.devices[2][4096..4608].fill(0);
+    for (group, other) in both.look().groups.iter().zip(["vg1", "vg0"]) {
+        let group = group.state.as_ref().unwrap();
+        assert_eq!(group.places[2], Place::Absent(Missing::Elsewhere(other.to_owned())));
+    }
     let gone = Made { devices: vec![], ..made };
     assert!(gone.look().groups.is_empty());
 }
