@@ -26,7 +26,6 @@ use pumice_host::state::StateFiles;
 use pumice_host::stop::Stop;
 use pumice_host::target::Target;
 use pumice_node::NodeOptions;
-use pumice_offload::PacePolicy;
 use pumice_parity::kernels::Kernels;
 use pumice_parity::seed::Seed;
 use pumice_raid::{Array, Uuid};
@@ -129,9 +128,9 @@ fn attempt(args: &ScrubArgs, stop: &mut Option<Arc<Stop>>, again: bool) -> Resul
     options.in_use |= !access.write && probed.iter().any(|p| p.here().is_none());
     // This program does not see the requests of others to a device of this machine.
     if let Some(here) = probed.iter().find(|p| p.here().is_some())
-        && (options.pace.slowdown_ns.is_some() || options.pace.policy == Some(PacePolicy::Cfq))
+        && options.pace.slowdown_ns.is_some()
     {
-        let what = "--slowdown and --policy cfq work only for drives of nodes, which see the requests of other users; --rate and --window work here too";
+        let what = "--slowdown works only for drives of nodes, which see the requests of other users; --rate and --window work here too";
         return Err(Failure::new(format!("{}: {what}", here.path)));
     }
     let here = allow_in_use.then(|| running(&paths, sysfs)).flatten();

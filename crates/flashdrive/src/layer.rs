@@ -19,7 +19,6 @@ pub(crate) fn config(superblock: &Superblock, scheme: Scheme) -> Config {
         // The more blocks share a sync, the fewer syncs are made for erases alone.
         erase_at_once: (superblock.layout.geometry().blocks / 16).clamp(16, 128),
         ahead: (superblock.layout.geometry().blocks / 128).clamp(2, 32),
-        seed: u64::from_le_bytes(std::array::from_fn(|i| superblock.identity[i])),
         ..Config::new(logical, scheme)
     }
 }

@@ -366,13 +366,13 @@ impl Blocks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::victim::VictimPolicy;
+    use crate::victim::Greedy;
 
     #[test]
     fn a_block_with_the_most_erases_that_can_be_counted_is_used_like_others() {
         let geometry =
             Geometry { blocks: 4, pages_per_block: 4, channels: 1, page_bytes: 256, oob_bytes: 128 };
-        let mut blocks = Blocks::new(geometry, 0, false, VictimPolicy::Greedy.build(4, 4, 1));
+        let mut blocks = Blocks::new(geometry, 0, false, Box::new(Greedy::new(4, 4)));
         for block in 0..4 {
             blocks.restore(block, u32::MAX, false, Stream::UNIQUE, 0);
         }

@@ -21,7 +21,7 @@ use crate::journal::{Image, Journal};
 use crate::map::{Map, Owner};
 use crate::stats::Stats;
 use crate::tag::{Kind, Tag};
-use crate::victim::VictimPolicy;
+use crate::victim::{Greedy, Victim};
 use pumice_flash::{BlockId, Nand, NandError, Nanos, Ppn};
 use std::collections::{BTreeSet, VecDeque};
 use tails::DurableTails;
@@ -42,8 +42,6 @@ pub struct Config {
     pub logical: u32,
     /// What is done about duplicates.
     pub plan: Plan,
-    /// Which block garbage collection takes.
-    pub victim: VictimPolicy,
     /// Which hash finds candidates.
     pub fingerprint: Fingerprint,
     /// Bits of the fingerprint that are kept, from 1 to 64.
@@ -67,8 +65,6 @@ pub struct Config {
     /// Blocks that are free ahead of need: so those that garbage collection frees are erased in
     /// time, with syncs that are made anyway.
     pub ahead: u32,
-    /// Decides random choices.
-    pub seed: u64,
 }
 
 impl Config {
@@ -78,7 +74,6 @@ impl Config {
         Self {
             logical,
             plan: scheme.plan(),
-            victim: VictimPolicy::Greedy,
             fingerprint: Fingerprint::Blake3,
             key_bits: 64,
             hash: HashTimes::default(),
@@ -90,7 +85,6 @@ impl Config {
             checkpoint_every: u64::MAX,
             erase_at_once: 1,
             ahead: 0,
-            seed: 1,
         }
     }
 }
@@ -149,14 +143,35 @@ where
     /// # Errors
     /// If the flash is too small for the logical pages, or the first checkpoint cannot be written.
     pub fn format(nand: N, journal: J, config: Config) -> Result<Self, FtlError> {
-        let mut new = Self::assemble(nand, journal, config, true)?;
+        let geometry = nand.geometry();
+        let greedy = Greedy::new(geometry.blocks, geometry.pages_per_block);
+        Self::format_choosing(nand, journal, config, Box::new(greedy))
+    }
+
+    /// The same, with garbage collection of the victims that somebody else chooses.
+    ///
+    /// # Errors
+    /// As of [`Ftl::format`].
+    pub fn format_choosing(
+        nand: N,
+        journal: J,
+        config: Config,
+        victim: Box<dyn Victim>,
+    ) -> Result<Self, FtlError> {
+        let mut new = Self::assemble(nand, journal, config, true, victim)?;
         // Each may be lost.
         new.checkpoint()?;
         new.checkpoint()?;
         Ok(new)
     }
 
-    fn assemble(nand: N, journal: J, config: Config, erased: bool) -> Result<Self, FtlError> {
+    fn assemble(
+        nand: N,
+        journal: J,
+        config: Config,
+        erased: bool,
+        victim: Box<dyn Victim>,
+    ) -> Result<Self, FtlError> {
         let geometry = nand.geometry();
         if geometry.pages() >= 1 << 31 || config.logical >= 1 << 31 {
             return Err(FtlError::TooLarge);
@@ -170,7 +185,6 @@ where
         if geometry.blocks < need {
             return Err(FtlError::TooSmall { logical: config.logical, have: geometry.blocks, need });
         }
-        let victim = config.victim.build(geometry.blocks, geometry.pages_per_block, config.seed);
         Ok(Self {
             map: Map::new(config.logical, geometry.pages()),
             blocks: Blocks::new(geometry, journal.reserved(), erased, victim),

@@ -32,4 +32,4 @@ pub use progress::Progress;
 pub use stats::Stats;
 pub use sums::{DataSum, Keyed, Secret, Sums};
 pub use tag::{Kind, Tag, Tails};
-pub use victim::{BlockFacts, Victim, VictimPolicy};
+pub use victim::{BlockFacts, Greedy, Victim};

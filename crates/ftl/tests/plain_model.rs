@@ -2,7 +2,7 @@
 //! logical page reads its own content.
 
 use pumice_flash::{Geometry, MemoryNand, Random, Timing};
-use pumice_ftl::{Coded, Config, Ftl, FtlError, NandJournal, Scheme, Secret, Sums, VictimPolicy, recover};
+use pumice_ftl::{Coded, Config, Ftl, FtlError, NandJournal, Scheme, Secret, Sums, recover};
 
 type Drive = Ftl<Coded<MemoryNand<Vec<u8>, Vec<u8>>>, NandJournal, Vec<u8>>;
 
@@ -77,16 +77,6 @@ fn every_scheme_reads_what_was_written() {
             let merged = stats.inline_hits + stats.idle_merges + stats.gc_merges;
             assert_eq!(merged > 100, scheme != Scheme::None, "{scheme}: {stats:?}");
         }
-    }
-}
-
-#[test]
-fn every_victim_policy_reads_what_was_written() {
-    let policies =
-        [VictimPolicy::Fifo, VictimPolicy::CostBenefit, VictimPolicy::Choices(1), VictimPolicy::Choices(5)];
-    for (seed, victim) in policies.into_iter().enumerate() {
-        let (drive, config) = drive(Scheme::Lives, |config| config.victim = victim);
-        play(drive, config, 100 + seed as u64, 4_000);
     }
 }
 

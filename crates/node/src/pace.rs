@@ -13,7 +13,7 @@ mod reader;
 
 use pumice_buffer::{ALIGNMENT, AlignedBuffer};
 use pumice_offload::{DriveId, NEVER, NodeError, PaceFigures, PacePolicy, PaceRequest};
-use pumice_pacer::{Config, Family, Goal, Pacer, Policy, ServiceCurve, TokenBucket, Windows};
+use pumice_pacer::{Config, Goal, Pacer, Policy, ServiceCurve, TokenBucket, Windows};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -276,8 +276,6 @@ impl Pacing {
     fn pacer(&self, request: &PaceRequest, lane: &Lane, now: u64) -> Result<Pacer, NodeError> {
         let policy = match request.policy() {
             PacePolicy::Priced => Policy::Priced,
-            PacePolicy::Waiting => Policy::Tuned(Family::Waiting),
-            PacePolicy::Cfq => Policy::CFQ,
             PacePolicy::BackToBack => Policy::BackToBack { bytes: BACK_TO_BACK },
         };
         let curve = ServiceCurve::guess(&GUESS).expect("sizes and times grow");

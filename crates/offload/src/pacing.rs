@@ -8,25 +8,19 @@ pub enum PacePolicy {
     /// Whenever a request is worth its expected slowdown; limited by the goal.
     #[default]
     Priced,
-    /// After a threshold of idleness that is tuned continuously; limited by the goal.
-    Waiting,
-    /// After 10 ms of idleness, 64 KiB at a time: the idle class of Linux's CFQ.
-    Cfq,
     /// One after another, whatever the foreground does.
     BackToBack,
 }
 
 impl PacePolicy {
-    /// All of them; the place is the number on the wire.
-    pub const ALL: [Self; 4] = [Self::Priced, Self::Waiting, Self::Cfq, Self::BackToBack];
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Priced, Self::BackToBack];
 
     /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Priced => "priced",
-            Self::Waiting => "waiting",
-            Self::Cfq => "cfq",
             Self::BackToBack => "back-to-back",
         }
     }
@@ -34,7 +28,7 @@ impl PacePolicy {
     /// Whether it holds a goal, and so needs one.
     #[must_use]
     pub const fn holds_goal(self) -> bool {
-        matches!(self, Self::Priced | Self::Waiting)
+        matches!(self, Self::Priced)
     }
 }
 
@@ -43,7 +37,7 @@ impl std::str::FromStr for PacePolicy {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|policy| policy.name() == text);
-        found.ok_or_else(|| format!("'{text}' is not a policy: priced, waiting, cfq or back-to-back"))
+        found.ok_or_else(|| format!("'{text}' is not a policy: priced or back-to-back"))
     }
 }
 
@@ -236,9 +230,9 @@ mod tests {
         let field = |request: PaceRequest| request.validate().map_err(|(field, _)| field);
         assert_eq!(field(request(None, Some(1_000_000), None, &[])), Ok(()));
         assert_eq!(field(request(None, None, Some(1 << 20), &[(79_200, 21_600)])), Ok(()));
-        assert_eq!(field(request(Some(PacePolicy::Cfq), None, None, &[])), Ok(()));
+        assert_eq!(field(request(Some(PacePolicy::BackToBack), None, None, &[])), Ok(()));
         assert_eq!(field(request(Some(PacePolicy::Priced), None, None, &[])), Err("policy"));
-        assert_eq!(field(request(Some(PacePolicy::Cfq), Some(1), None, &[])), Err("slowdown"));
+        assert_eq!(field(request(Some(PacePolicy::BackToBack), Some(1), None, &[])), Err("slowdown"));
         assert_eq!(field(request(None, Some(0), None, &[])), Err("slowdown"));
         assert_eq!(field(request(None, None, Some(1), &[])), Err("rate"));
         assert_eq!(field(request(None, None, None, &[(5, 5)])), Err("window"));

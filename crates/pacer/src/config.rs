@@ -1,6 +1,6 @@
 //! How a drive is to be paced.
 
-use crate::{Goal, Nanos, Policy, ServiceCurve, Windows};
+use crate::{Goal, Nanos, NoStarter, Policy, ServiceCurve, Windows};
 
 /// What a collision costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,11 +20,11 @@ pub enum Charge {
 
 /// How a drive is to be paced.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct Config<S = NoStarter> {
     /// How much the foreground may be slowed.
     pub goal: Goal,
     /// When to start.
-    pub policy: Policy,
+    pub policy: Policy<S>,
     /// Service times of background requests, from measurement or a model; corrected by
     /// `background_done` if `learn_service`.
     pub curve: ServiceCurve,
@@ -46,10 +46,10 @@ pub struct Config {
     pub windows: Windows,
 }
 
-impl Config {
+impl<S> Config<S> {
     /// A drive with a goal and a policy, and everything else as a data node wants it.
     #[must_use]
-    pub fn new(goal: Goal, policy: Policy, curve: ServiceCurve) -> Self {
+    pub fn new(goal: Goal, policy: Policy<S>, curve: ServiceCurve) -> Self {
         Self {
             goal,
             policy,

@@ -1,4 +1,4 @@
-//! When background requests go to a drive, in which order and how large.
+//! When background requests go to a drive, and how large they are.
 //!
 //! After *Practical scrubbing: Getting to the bad sector at the right time* (Amvrosiadis, Oprea,
 //! Schroeder, DSN 2012): background work waits for idleness that will probably last, and its
@@ -23,16 +23,13 @@ mod latency;
 mod live;
 mod log_counts;
 mod mood;
-mod order;
 mod pacer;
 mod period;
 mod policy;
-mod predictor;
 mod price;
 mod pricing;
-mod replay;
 mod service;
-mod tuner;
+mod starter;
 mod window;
 mod work;
 
@@ -45,13 +42,10 @@ pub use hazard::Hazard;
 pub use history::{History, Idle};
 pub use latency::Latency;
 pub use log_counts::LogCounts;
-pub use order::{ErrorFirst, Extent, OldestFirst, Order, OrderError, Sequential, Staggered};
 pub use pacer::{Decision, Pacer};
 pub use policy::Policy;
-pub use predictor::Predictor;
-pub use replay::{Outcome, Sizing, Start};
 pub use service::{CurveError, SIZES, ServiceCurve};
-pub use tuner::{Advice, CUTOFFS, ENOUGH, Family, THRESHOLDS, Tuned, Tuner, WAITING_HELPS_ABOVE};
+pub use starter::{Begin, NoStarter, Rest, Starter};
 pub use window::{WindowError, Windows};
 pub use work::{KINDS, Kind, Works};
 

@@ -6,10 +6,9 @@ mod choice;
 use crate::live::{Charged, Live};
 use crate::price::{Ladder, Worth};
 use crate::pricing::Pricing;
-use crate::tuner::{Tuned, Tuner};
 use crate::{
-    Account, Charge, Config, Figures, Goal, History, Idle, Kind, Latency, Nanos, Policy, Predictor,
-    ServiceCurve, Start, TokenBucket, Windows, Works,
+    Account, Charge, Config, Figures, Goal, History, Idle, Kind, Latency, Nanos, NoStarter, Policy,
+    ServiceCurve, Starter, TokenBucket, Windows, Works,
 };
 
 /// What to do now.
@@ -44,18 +43,14 @@ struct Flight {
 /// Paces one drive. Times are nanoseconds since any fixed moment, from one clock; a time before the
 /// last one counts as the last one.
 #[derive(Debug, Clone)]
-pub struct Pacer {
-    policy: Policy,
+pub struct Pacer<S = NoStarter> {
+    policy: Policy<S>,
     charge: Charge,
     learn_service: bool,
     curve: ServiceCurve,
     account: Account,
     depth: u32,
     history: History,
-    predictor: Predictor,
-    predicted: f64,
-    tuner: Option<Tuner>,
-    tuned: Option<Tuned>,
     pricing: Option<Pricing>,
     bucket: Option<TokenBucket>,
     windows: Windows,
@@ -77,20 +72,16 @@ pub struct Pacer {
     figures: Figures,
 }
 
-/// Share of the goal that tuning aims at; the account holds the rest.
-const MARGIN: f64 = 0.95;
-
-impl Pacer {
+impl<S: Starter> Pacer<S> {
     /// A pacer for an idle drive without background work. All memory is taken here.
     #[must_use]
-    pub fn new(config: Config, now: Nanos) -> Self {
-        let Config { goal, policy, curve, .. } = config;
-        let tuner = match policy {
-            Policy::Tuned(family) => Some(Tuner::new(family, goal, MARGIN)),
-            _ => None,
-        };
+    pub fn new(config: Config<S>, now: Nanos) -> Self {
+        let Config { goal, mut policy, curve, .. } = config;
+        if let Policy::Other(starter) = &mut policy {
+            starter.goal_set(goal);
+        }
         let pricing =
-            (policy == Policy::Priced).then(|| Pricing::new(&curve, goal.mean, config.half_life, now));
+            matches!(policy, Policy::Priced).then(|| Pricing::new(&curve, goal.mean, config.half_life, now));
         let measured = config.charge == Charge::Measured;
         let live = measured.then(|| Live::new(now));
         let in_flight = if measured { config.in_flight.max(1) } else { 1 };
@@ -103,10 +94,6 @@ impl Pacer {
             account: Account::new(goal, config.depth),
             depth: config.depth,
             history: History::new(config.history),
-            predictor: Predictor::default(),
-            predicted: 0.0,
-            tuner,
-            tuned: None,
             pricing,
             bucket: config.rate.map(|(rate, burst)| TokenBucket::new(rate, burst, now)),
             windows: config.windows,
@@ -159,7 +146,7 @@ impl Pacer {
         let idle = Idle {
             start: self.idle_since,
             end: now.max(self.idle_since),
-            predicted: self.predicted as f32,
+            predicted: self.starter().map_or(0.0, S::expected),
             arrivals: 1,
             mood,
         };
@@ -168,8 +155,8 @@ impl Pacer {
             return;
         }
         self.history.push(idle);
-        if self.policy.asks_predictor() {
-            self.predictor.observe(idle.length());
+        if let Policy::Other(starter) = &mut self.policy {
+            starter.idle_ended(idle.length());
         }
         if let Some(pricing) = &mut self.pricing {
             pricing.observe(&idle);
@@ -215,13 +202,8 @@ impl Pacer {
             self.idle_since = now;
             self.issued = 0;
             self.shadow = 0;
-            if self.policy.asks_predictor() {
-                self.predicted = self.predictor.expected();
-            }
-            if let Some(tuner) = &mut self.tuner
-                && let Some(tuned) = tuner.step(&self.history, &self.curve)
-            {
-                self.tuned = Some(tuned);
+            if let Policy::Other(starter) = &mut self.policy {
+                starter.idle_began(&self.history, &self.curve);
             }
         }
     }
@@ -379,8 +361,8 @@ impl Pacer {
         if let Some(live) = &mut self.live {
             live.account_opened();
         }
-        if let Policy::Tuned(family) = self.policy {
-            self.tuner = Some(Tuner::new(family, goal, MARGIN));
+        if let Policy::Other(starter) = &mut self.policy {
+            starter.goal_set(goal);
         }
         if let Some(pricing) = &mut self.pricing {
             pricing.refit();
@@ -434,20 +416,13 @@ impl Pacer {
         &self.curve
     }
 
-    /// Threshold and sizes in use, where the policy has them.
+    /// The policy, if it is somebody else's.
     #[must_use]
-    pub fn start(&self) -> Option<Start> {
-        match self.policy {
-            Policy::Fixed(start) => Some(start),
-            Policy::Tuned(_) => self.tuned.and_then(|t| t.start),
-            _ => None,
+    pub fn starter(&self) -> Option<&S> {
+        match &self.policy {
+            Policy::Other(starter) => Some(starter),
+            Policy::BackToBack { .. } | Policy::Priced => None,
         }
-    }
-
-    /// The last tuning, where the policy tunes.
-    #[must_use]
-    pub fn tuned(&self) -> Option<&Tuned> {
-        self.tuned.as_ref()
     }
 
     /// Price of slowdown in bytes a nanosecond, and the load's period in nanoseconds (0 for none),

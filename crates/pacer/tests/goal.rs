@@ -2,7 +2,7 @@
 //! are kept.
 
 use proptest::prelude::*;
-use pumice_pacer::{Charge, Config, Decision, Family, Goal, Kind, Pacer, Policy, ServiceCurve, Windows};
+use pumice_pacer::{Charge, Config, Decision, Goal, Kind, Pacer, Policy, ServiceCurve, Windows};
 
 const MILLI: u64 = 1_000_000;
 
@@ -65,24 +65,15 @@ impl Drive {
     }
 }
 
-fn policies() -> impl Strategy<Value = Policy> {
-    prop_oneof![
-        Just(Policy::Priced),
-        Just(Policy::Tuned(Family::Waiting)),
-        Just(Policy::Tuned(Family::PredictedWaiting))
-    ]
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn the_goal_is_held_whatever_the_load_does(
-        policy in policies(),
         goal in 0_u64..4 * MILLI,
         gaps in proptest::collection::vec(prop_oneof![0..20 * MILLI, 0..2_000 * MILLI, 0..60_000 * MILLI], 20..400),
     ) {
-        let mut config = Config::new(Goal::mean(goal), policy, curve());
+        let mut config = Config::new(Goal::mean(goal), Policy::Priced, curve());
         config.charge = Charge::Collision;
         let mut drive = Drive::new(config);
         let largest = curve().time(4 << 20) as f64;
@@ -110,7 +101,7 @@ proptest! {
 
 #[test]
 fn a_drive_without_foreground_is_used() {
-    for policy in [Policy::Priced, Policy::Tuned(Family::Waiting), Policy::CFQ] {
+    for policy in [Policy::Priced, Policy::BackToBack { bytes: 64 << 10 }] {
         let mut drive = Drive::new(Config::new(Goal::mean(MILLI), policy, curve()));
         drive.idle_until(60_000 * MILLI);
         assert!(drive.starts.len() > 1_000, "{policy:?}: {}", drive.starts.len());
@@ -119,7 +110,7 @@ fn a_drive_without_foreground_is_used() {
 
 #[test]
 fn kinds_share_by_weight_and_pause_and_windows_hold() {
-    let mut config = Config::new(Goal::mean(MILLI), Policy::CFQ, curve());
+    let mut config = Config::new(Goal::mean(MILLI), Policy::BackToBack { bytes: 64 << 10 }, curve());
     config.windows = Windows::daily(&[(0, 100)], 0).expect("a window");
     let mut drive = Drive::new(config);
     let rebuild = Kind::new(3).expect("a kind");

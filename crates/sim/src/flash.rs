@@ -4,7 +4,9 @@
 mod load;
 mod study;
 mod trace;
+mod victim;
 
 pub use load::Load;
 pub use study::{Fdp, Report, Row, Settings, Source, Study, study};
 pub use trace::{ContentOp, ContentTrace};
+pub use victim::VictimPolicy;

@@ -1,7 +1,8 @@
 //! What the foreground alone does: idle intervals, with what a predictor would have expected of
 //! each.
 
-use pumice_pacer::{History, Idle, Nanos, Predictor};
+use crate::predictor::Predictor;
+use pumice_pacer::{History, Idle, Nanos};
 
 /// Learns idle intervals from arrivals and completions without background work.
 #[derive(Debug, Clone)]

@@ -1,7 +1,9 @@
 //! Who decides about background requests in a simulation: a pacer as it is used live, or one that
 //! knows the future.
 
-use pumice_pacer::{Account, Goal, History, Idle, Nanos, Pacer, SIZES, ServiceCurve, Start};
+use crate::replay::Start;
+use crate::starts::Studied;
+use pumice_pacer::{Account, Goal, History, Idle, Nanos, Pacer, SIZES, ServiceCurve};
 
 /// Halvings of the search for the oracle's price (of its logarithm).
 const HALVINGS: usize = 40;
@@ -10,7 +12,7 @@ const HALVINGS: usize = 40;
 #[derive(Debug, Clone)]
 pub enum Player {
     /// The live code: sees what has happened, nothing else.
-    Pacer(Box<Pacer>),
+    Pacer(Box<Pacer<Studied>>),
     /// Waiting whose waits are not lost: an upper bound for every start after a threshold.
     Lossless(Start, ServiceCurve),
     /// Knows when each idle interval ends.

@@ -12,7 +12,8 @@ pub use outcome::{Equal, Point, Report, Row};
 use crate::drive::Drive;
 use crate::error::StudyError;
 use crate::trace::Format;
-use pumice_pacer::{Advice, Goal};
+use crate::tuner::Advice;
+use pumice_pacer::Goal;
 use std::path::PathBuf;
 
 /// What to study.

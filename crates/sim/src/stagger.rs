@@ -2,7 +2,7 @@
 //! of errors.
 
 use crate::drive::Disk;
-use pumice_pacer::{Order, Sequential, Staggered};
+use crate::order::{Order, Sequential, Staggered};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use serde::Serialize;

@@ -6,7 +6,8 @@ use crate::learner::Learner;
 use crate::scan::Scan;
 use crate::slowdown::TimeCounts;
 use crate::trace::{Format, Op};
-use pumice_pacer::{Advice, Idle, Nanos};
+use crate::tuner::Advice;
+use pumice_pacer::{Idle, Nanos};
 use serde::Serialize;
 use std::path::Path;
 

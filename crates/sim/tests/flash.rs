@@ -1,8 +1,8 @@
 //! The study of flash: a published result on a trace of contents (`PUMICE_TRACES`; without it the
 //! test says so), and generated loads.
 
-use pumice_ftl::{HashTimes, Scheme, VictimPolicy};
-use pumice_sim::flash::{ContentOp, Fdp, Load, Report, Source, Study, study};
+use pumice_ftl::{HashTimes, Scheme};
+use pumice_sim::flash::{ContentOp, Fdp, Load, Report, Source, Study, VictimPolicy, study};
 use std::path::Path;
 
 fn settings(source: Source, schemes: &[Scheme]) -> Study {

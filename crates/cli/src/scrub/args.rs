@@ -126,10 +126,9 @@ pub struct ScrubArgs {
     /// Hours in which reads may start, in local time, such as 22:00-06:00; may be repeated
     #[arg(long, value_name = "FROM-TO", value_parser = parse_window, help_heading = PACE)]
     window: Vec<(u32, u32)>,
-    /// When background reads start. `priced` and `waiting`: when --slowdown allows it; `cfq`: after
-    /// the drive has been idle for 10 ms; `back-to-back`: at once [default: priced with --slowdown,
-    /// else back-to-back]
-    #[arg(long, value_name = "POLICY", value_parser = ["priced", "waiting", "cfq", "back-to-back"], help_heading = PACE)]
+    /// When background reads start. `priced`: when --slowdown allows it; `back-to-back`: at once
+    /// [default: priced with --slowdown, else back-to-back]
+    #[arg(long, value_name = "POLICY", value_parser = ["priced", "back-to-back"], help_heading = PACE)]
     policy: Option<String>,
 
     /// Continue the interrupted scrub of this array

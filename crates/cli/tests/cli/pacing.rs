@@ -84,7 +84,7 @@ fn a_pace_that_cannot_be_kept_is_refused() {
         (&["--slowdown", "1ms"], "--slowdown"),
         (&["--policy", "cfq"], "--policy"),
         (&["--policy", "priced"], "--policy"),
-        (&["--policy", "cfq", "--slowdown", "1ms"], "--slowdown"),
+        (&["--policy", "back-to-back", "--slowdown", "1ms"], "--slowdown"),
         (&["--slowdown", "fast"], "--slowdown"),
         (&["--rate", "1"], "--rate"),
         (&["--window", "6-8"], "--window"),

@@ -12,6 +12,7 @@ use crate::journal::{Found, NandJournal, Record};
 use crate::map::entry_of;
 use crate::progress::Progress;
 use crate::tag::{Tag, Tails, generation_of};
+use crate::victim::Greedy;
 use facts::{Copies, Fact, Facts};
 use pumice_flash::{BlockId, Geometry, Nand, NandError, Ppn};
 use scan::scan;
@@ -181,7 +182,8 @@ pub fn recover_telling<N: Nand<Page: Bytes, Oob = Tag>>(
     let mut known =
         Knowledge { highest: since.max(found.highest), doubt: found.doubt, ..Knowledge::default() };
     known.take_records(&found.records);
-    let mut ftl = Ftl::assemble(nand, journal, config, false)?;
+    let greedy = Greedy::new(nand.geometry().blocks, nand.geometry().pages_per_block);
+    let mut ftl = Ftl::assemble(nand, journal, config, false, Box::new(greedy))?;
     let none_new = scan(&mut ftl, &found, &mut known, accept_lost_tags, progress)?;
     known.facts.settle(&found.records);
     known.copies.settle();

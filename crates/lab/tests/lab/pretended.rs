@@ -1,6 +1,7 @@
 //! Scrubs over pretended nodes.
 
 use crate::nodes::{Node, findings, two_nodes};
+use crate::program::pumice;
 use crate::small_array::{CHUNK, Made, RAID6, STRIPES, damage, refusal, run, scrub};
 use serde_json::Value;
 
@@ -67,5 +68,15 @@ fn findings_and_ledger_are_the_same_on_pretended_nodes_and_on_nodes() {
         assert_eq!(findings(&far), findings(near), "{method}");
         assert_eq!(far["ledger"], near["ledger"], "{method}");
         assert_eq!(far["stripes_checked"], STRIPES);
+    }
+}
+
+#[test]
+fn the_help_has_the_options_of_a_scrub_and_those_of_a_study() {
+    let output = pumice().args(["scrub", "--help"]).output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in ["--repair", "--nodes", "--node", "--accumulators", "1 to 8"] {
+        assert!(help.contains(words), "'{words}' is not in: {help}");
     }
 }

@@ -17,13 +17,20 @@ const WINDOWS: usize = 32;
 /// The policy is left to the other fields.
 const ANY: u8 = 0xFF;
 
+/// The number of a policy. 1 and 2 were two more, which earlier versions sent.
+const fn number_of(policy: PacePolicy) -> u8 {
+    match policy {
+        PacePolicy::Priced => 0,
+        PacePolicy::BackToBack => 3,
+    }
+}
+
 /// The bytes of a request.
 #[must_use]
 pub fn encode_pace(request: &PaceRequest) -> [u8; PACE_BYTES] {
     let mut out = [0; PACE_BYTES];
-    let number = |policy| PacePolicy::ALL.iter().position(|known| *known == policy).map_or(ANY, |i| i as u8);
     out[0] = VERSION;
-    out[1] = request.policy.map_or(ANY, number);
+    out[1] = request.policy.map_or(ANY, number_of);
     out[2] = request.windows.len().min(MAX_WINDOWS) as u8;
     put(&mut out, 8, &request.slowdown_ns.unwrap_or(0).to_le_bytes());
     put(&mut out, 16, &request.rate.unwrap_or(0).to_le_bytes());
@@ -49,9 +56,9 @@ pub fn decode_pace(bytes: &[u8]) -> Result<PaceRequest, WireError> {
     let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
     let policy = match bytes[1] {
         ANY => None,
-        number => match PacePolicy::ALL.get(usize::from(number)) {
-            Some(policy) => Some(*policy),
+        number => match PacePolicy::ALL.into_iter().find(|policy| number_of(*policy) == number) {
             None => return wrong("policy", number),
+            known => known,
         },
     };
     let count = usize::from(bytes[2]);
@@ -151,13 +158,17 @@ mod tests {
     #[test]
     fn requests_come_back_and_senseless_ones_do_not() {
         let request = PaceRequest {
-            policy: Some(PacePolicy::Waiting),
+            policy: Some(PacePolicy::Priced),
             slowdown_ns: Some(1_000_000),
             rate: Some(50_000_000),
             windows: vec![(79_200, 21_600), (43_200, 46_800)],
         };
         let bytes = encode_pace(&request);
         assert_eq!(decode_pace(&bytes).unwrap(), request);
+        assert_eq!(bytes[1], 0);
+        let back_to_back = PaceRequest { policy: Some(PacePolicy::BackToBack), ..PaceRequest::default() };
+        assert_eq!(encode_pace(&back_to_back)[1], 3);
+        assert_eq!(decode_pace(&encode_pace(&back_to_back)).unwrap(), back_to_back);
         let nothing = PaceRequest::default();
         assert_eq!(decode_pace(&encode_pace(&nothing)).unwrap(), nothing);
         for len in 0..PACE_BYTES {
@@ -165,6 +176,8 @@ mod tests {
         }
         for (at, value, field) in [
             (0, 9, "version"),
+            (1, 1, "policy"),
+            (1, 2, "policy"),
             (1, 4, "policy"),
             (2, 9, "windows"),
             (38, 0xFF, "window"),

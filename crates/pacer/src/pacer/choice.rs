@@ -2,7 +2,7 @@
 
 use super::Pacer;
 use crate::price::Worth;
-use crate::{Nanos, Policy, Sizing, Start};
+use crate::{Begin, Nanos, Policy, Rest, Starter};
 
 /// How many times the expected slowdown of a start on an idle drive must be saved up, where it is
 /// measured: those who arrive one after another all wait for a large request, which the
@@ -10,9 +10,7 @@ use crate::{Nanos, Policy, Sizing, Start};
 /// requests would bring most for what is earned.
 const COVER: f64 = 4.0;
 
-/// While nothing is known: what a tuned policy does, within the account.
-const FALLBACK: Start = Start { threshold: 1_000_000_000, cutoff: 0, sizing: Sizing::fixed(64 << 10) };
-impl Pacer {
+impl<S: Starter> Pacer<S> {
     pub(super) fn worth(&mut self, now: Nanos) -> Worth {
         if self.policy.ignores_foreground() {
             return self.choose(now);
@@ -43,16 +41,16 @@ impl Pacer {
 
     fn choose(&mut self, now: Nanos) -> Worth {
         let weight = self.weight();
-        match self.policy {
-            Policy::BackToBack { bytes } => Worth::Start(bytes, 0.0),
-            Policy::FixedDelay { delay, bytes } => {
-                let ready = if self.figures.background == 0 { now } else { self.last_flight.1 + delay };
-                if ready <= now { Worth::Start(bytes, 0.0) } else { Worth::Nothing(ready) }
-            }
-            Policy::Fixed(start) => self.follow(start, now),
-            Policy::Tuned(_) => {
-                let start = self.tuned.map_or(Some(FALLBACK), |t| t.start);
-                start.map_or(Worth::Nothing(Nanos::MAX), |start| self.follow(start, now))
+        match &self.policy {
+            Policy::BackToBack { bytes } => Worth::Start(*bytes, 0.0),
+            Policy::Other(starter) => {
+                let (idle_since, issued) = (self.idle_since, self.issued);
+                let last_done = (self.figures.background > 0).then_some(self.last_flight.1);
+                match starter.begin(Rest { now, idle_since, issued, last_done }) {
+                    Begin::Now(bytes) => Worth::Start(bytes, 0.0),
+                    Begin::At(time) => Worth::Nothing(time),
+                    Begin::Never => Worth::Nothing(Nanos::MAX),
+                }
             }
             Policy::Priced => {
                 let Some(pricing) = &mut self.pricing else { return Worth::Nothing(Nanos::MAX) };
@@ -64,13 +62,5 @@ impl Pacer {
                 pricing.choose(self.idle_since, now, &self.account, weight, cover)
             }
         }
-    }
-
-    fn follow(&self, start: Start, now: Nanos) -> Worth {
-        if start.cutoff > 0 && self.predicted < start.cutoff as f64 {
-            return Worth::Nothing(Nanos::MAX);
-        }
-        let ready = self.idle_since.saturating_add(start.threshold);
-        if now < ready { Worth::Nothing(ready) } else { Worth::Start(start.sizing.at(self.issued), 0.0) }
     }
 }

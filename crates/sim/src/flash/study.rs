@@ -2,12 +2,11 @@
 
 use super::load::Load;
 use super::trace::{ContentOp, ContentTrace};
+use super::victim::VictimPolicy;
 use crate::error::StudyError;
 use crate::trace::TraceError;
 use pumice_flash::{Geometry, MemoryNand, Nanos, Timing};
-use pumice_ftl::{
-    Config, ContentId, Ftl, FtlError, HashTimes, NoJournal, Placement, Scheme, Tag, VictimPolicy,
-};
+use pumice_ftl::{Config, ContentId, Ftl, FtlError, HashTimes, NoJournal, Placement, Scheme, Tag};
 use pumice_units::format_binary;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -250,16 +249,16 @@ fn play(
         Some(fdp) => Placement::Handles { isolated: fdp.isolated },
     };
     let config = Config {
-        victim: victim_of(study),
         hash: study.hash[0],
         open_blocks_wait: study.open_blocks_wait,
         placement,
         reserve: study.reserve,
-        seed: u64::from(seed) + 1,
         ..Config::new(logical, scheme)
     };
     let nand = MemoryNand::<ContentId, Tag>::new(geometry, timing);
-    let mut drive = Ftl::format(nand, NoJournal, config)?;
+    let policy = victim_of(study);
+    let victim = policy.build(blocks, pages_per_block, u64::from(seed) + 1);
+    let mut drive = Ftl::format_choosing(nand, NoJournal, config, victim)?;
     let (mut now, mut gaps, mut times) = (0, 0, Vec::new());
     for (at, op) in trace.ops.iter().enumerate() {
         if at % AHEAD == 0 {
@@ -318,7 +317,7 @@ fn play(
             op: study.op,
             trim: study.trim,
             gap_every: study.gap_every,
-            victim: config.victim.to_string(),
+            victim: policy.to_string(),
             runs: study.seeds.max(1),
             open_blocks_wait: study.open_blocks_wait,
             placement: study.fdp.map_or_else(

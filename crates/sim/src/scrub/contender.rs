@@ -1,9 +1,10 @@
 //! The policies by name, and how each becomes a player.
 
 use crate::player::{Oracle, Player};
-use pumice_pacer::{
-    Charge, Config, Family, Goal, History, Nanos, Pacer, Policy, ServiceCurve, Sizing, Start, Tuned, Tuner,
-};
+use crate::replay::{Sizing, Start};
+use crate::starts::{CFQ, Studied};
+use crate::tuner::{Family, Tuned, Tuner};
+use pumice_pacer::{Charge, Config, Goal, History, Nanos, Pacer, Policy, ServiceCurve};
 use std::fmt;
 use std::str::FromStr;
 
@@ -124,7 +125,7 @@ pub struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    pub(super) fn pacer(&self, policy: Policy) -> Pacer {
+    pub(super) fn pacer(&self, policy: Policy<Studied>) -> Pacer<Studied> {
         let charge = if self.queued { Charge::Queued } else { Charge::Collision };
         // A policy that is not tuned while it runs remembers nothing.
         let history = if policy.holds_goal() { self.history } else { 1 };
@@ -144,14 +145,16 @@ impl Choice<'_> {
         let size = 64 << 10;
         match name {
             PolicyName::BackToBack => live(Policy::BackToBack { bytes: size }),
-            PolicyName::FixedDelay => live(Policy::FixedDelay { delay: 16_000_000, bytes: size }),
-            PolicyName::Cfq => live(Policy::CFQ),
+            PolicyName::FixedDelay => {
+                live(Policy::Other(Studied::FixedDelay { delay: 16_000_000, bytes: size }))
+            }
+            PolicyName::Cfq => live(Policy::Other(Studied::fixed(CFQ))),
             PolicyName::Rate => {
-                let mut pacer = self.pacer(Policy::CFQ);
+                let mut pacer = self.pacer(Policy::Other(Studied::fixed(CFQ)));
                 pacer.set_rate(Some((4_000_000, 256 << 10)), 0);
                 (Player::Pacer(Box::new(pacer)), None)
             }
-            PolicyName::WaitingLive => live(Policy::Tuned(Family::Waiting)),
+            PolicyName::WaitingLive => live(Policy::Other(Studied::tuned(Family::Waiting))),
             PolicyName::Priced => live(Policy::Priced),
             PolicyName::Oracle => (Player::Oracle(Oracle::new(self.goal, self.curve, self.future)), None),
             PolicyName::Waiting
@@ -167,7 +170,7 @@ impl Choice<'_> {
                 let player = if name == PolicyName::Lossless {
                     Player::Lossless(start, self.curve.clone())
                 } else {
-                    Player::Pacer(Box::new(self.pacer(Policy::Fixed(start))))
+                    Player::Pacer(Box::new(self.pacer(Policy::Other(Studied::fixed(start)))))
                 };
                 (player, Some(tuned))
             }

@@ -10,9 +10,12 @@ use crate::engine::Engine;
 use crate::error::StudyError;
 use crate::learner::Learner;
 use crate::player::Player;
+use crate::replay::{Sizing, Start};
 use crate::scan::Scan;
+use crate::starts::Studied;
 use crate::trace::TraceError;
-use pumice_pacer::{Advice, Goal, Nanos, Pacer, Policy, SIZES, ServiceCurve, Sizing, Start};
+use crate::tuner::Advice;
+use pumice_pacer::{Goal, Nanos, Pacer, Policy, SIZES, ServiceCurve};
 use std::sync::{Mutex, PoisonError};
 
 /// Idle intervals that are remembered for tuning once: the last quarter of a million.
@@ -32,7 +35,7 @@ struct Learned {
     boundary: Nanos,
     end: Nanos,
     /// Pacers that have seen the whole trace.
-    informed: Vec<(PolicyName, Pacer)>,
+    informed: Vec<(PolicyName, Pacer<Studied>)>,
 }
 
 struct Setting<'a> {
@@ -219,7 +222,7 @@ fn curve_runs(setting: &Setting<'_>, learned: &Learned) -> Vec<Run> {
     let choice = setting.choice(learned, in_sample, setting.study.goal);
     for bytes in SIZES {
         let start = Start { threshold: 10_000_000, cutoff: 0, sizing: Sizing::fixed(bytes) };
-        let pacer = choice.pacer(Policy::Fixed(start));
+        let pacer = choice.pacer(Policy::Other(Studied::fixed(start)));
         add(PolicyName::Cfq, Player::Pacer(Box::new(pacer)), (None, Some(bytes)));
     }
     runs
@@ -228,7 +231,9 @@ fn curve_runs(setting: &Setting<'_>, learned: &Learned) -> Vec<Run> {
 fn row(run: &Run, queued: bool, goal: Goal) -> Row {
     let figures = run.engine.figures();
     let (start, period) = match run.engine.player() {
-        Player::Pacer(pacer) => (pacer.start(), pacer.price_and_period().map(|p| p.1)),
+        Player::Pacer(pacer) => {
+            (pacer.starter().and_then(Studied::start), pacer.price_and_period().map(|p| p.1))
+        }
         Player::Lossless(start, _) => (Some(*start), None),
         Player::Oracle(_) => (None, None),
     };

@@ -5,7 +5,7 @@
 //! candidate.
 
 use crate::replay::{Outcome, Sizing, Start};
-use crate::{Goal, History, Nanos, SIZES, ServiceCurve};
+use pumice_pacer::{Goal, History, Nanos, SIZES, ServiceCurve};
 
 const MILLI: Nanos = 1_000_000;
 
@@ -170,7 +170,7 @@ impl Tuner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Idle;
+    use pumice_pacer::Idle;
 
     fn window(lengths: impl IntoIterator<Item = Nanos>) -> History {
         let mut out = History::new(10_000);

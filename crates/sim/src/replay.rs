@@ -1,6 +1,6 @@
 //! What a start policy would have done in the idle intervals of a window, in closed form.
 
-use crate::{History, Idle, Nanos, Percentile, ServiceCurve};
+use pumice_pacer::{History, Idle, Nanos, Percentile, ServiceCurve};
 
 /// How large requests are within one idle interval: the first has `first` bytes, each further one
 /// twice as many, up to `max`.
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_interval_by_hand() -> Result<(), crate::CurveError> {
+    fn one_interval_by_hand() -> Result<(), pumice_pacer::CurveError> {
         let curve = ServiceCurve::new(&[(64, 10), (128, 15), (256, 25)])?;
         let idle = Idle { start: 100, end: 200, predicted: 50.0, arrivals: 1, mood: 0 };
         let start = Start { threshold: 20, cutoff: 0, sizing: Sizing::fixed(128) };

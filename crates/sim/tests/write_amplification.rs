@@ -2,7 +2,8 @@
 //! collection counts and chooses rightly shows here.
 
 use pumice_flash::{Geometry, MemoryNand, Random, Timing};
-use pumice_ftl::{Config, ContentId, Ftl, NoJournal, Scheme, Tag, VictimPolicy};
+use pumice_ftl::{Config, ContentId, Ftl, NoJournal, Scheme, Tag};
+use pumice_sim::flash::VictimPolicy;
 
 const PAGES_PER_BLOCK: u32 = 64;
 const BLOCKS: u32 = 600;
@@ -69,8 +70,9 @@ fn measured(alpha: f64, scheme: Scheme, victim: VictimPolicy, draw: impl Fn(&mut
         oob_bytes: 128,
     };
     let nand = MemoryNand::<ContentId, Tag>::new(geometry, Timing::DISKSIM);
-    let config = Config { victim, wear_spread: u32::MAX, ..Config::new(logical, scheme) };
-    let mut drive = Ftl::format(nand, NoJournal, config).unwrap();
+    let config = Config { wear_spread: u32::MAX, ..Config::new(logical, scheme) };
+    let mut drive =
+        Ftl::format_choosing(nand, NoJournal, config, victim.build(BLOCKS, PAGES_PER_BLOCK, 1)).unwrap();
     let (mut random, mut number) = (Random::new(11), 0);
     let mut write = |drive: &mut Ftl<_, _, _>, lpn| {
         number += 1;

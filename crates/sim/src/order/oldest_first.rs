@@ -1,7 +1,7 @@
 //! The region that was checked longest ago comes first.
 
 use super::{Extent, Order, OrderError, Sequential};
-use crate::Nanos;
+use pumice_pacer::Nanos;
 
 /// Goes through whole regions, the one with the oldest check first (the lower address where they
 /// are equal).
