@@ -60,7 +60,7 @@ mod tests {
         let mut made = MadeFiles::default();
         made.note(&path);
         made.note(&folder.path().join("another"));
-        assert_eq!(made.0, [path.clone()], "what is not there was not made");
+        assert_eq!(made.0, std::slice::from_ref(&path), "what is not there was not made");
         let theirs = FileDevice::open(&path, OpenMode::ReadWrite, Options::default()).unwrap();
         let (named, _) = made.remove().unwrap_err();
         assert_eq!((named, path.exists()), (path.clone(), true));
