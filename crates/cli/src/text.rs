@@ -38,7 +38,7 @@ pub(crate) fn delivered(written: io::Result<()>) {
 }
 
 /// Writes a text for people to standard output. Names that others chose are part of it: what a
-/// terminal would obey is escaped. If that fails, see [`delivered`].
+/// terminal would obey is escaped. If that fails, see `delivered`.
 pub fn print(text: &str) {
     delivered(write(&printable_lines(text)));
 }
