@@ -164,7 +164,7 @@ impl Drive {
     }
 
     /// Lets hosts make blocks unreadable (Write Uncorrectable), and keeps what they made so in a
-    /// file of `folder`, named after the drive ([`marks_file`]). A drive in memory needs no file;
+    /// file of `folder`, named after the drive (`marks_file`). A drive in memory needs no file;
     /// one of a path refuses the command without this.
     ///
     /// # Errors
