@@ -227,11 +227,13 @@ fn look<'u>(all: impl Iterator<Item = &'u Unread>, metadata: Option<Metadata>) -
     }
     let readers: Vec<&dyn ReadAt> = readers.iter().flatten().map(|reader| reader as &dyn ReadAt).collect();
     assert_eq!(readers.len(), all.len(), "every device is read");
-    let looked = |(found, reader): (Result<Option<_>, _>, &&dyn ReadAt)| {
+    let found = probe_named(&readers, metadata).into_iter().zip(&readers).zip(&all);
+    let looked = |((found, reader), one): ((Result<Option<_>, _>, &&dyn ReadAt), &&Unread)| {
         found.map(|record| match record {
-            Some(_) => (record, String::new()),
-            None => (None, pumice_raid::foreign::holds(*reader)),
+            // What is left out if it has no superblock is not read again for its name.
+            None if one.of_node.is_none() => (None, pumice_raid::foreign::holds(*reader)),
+            record => (record, String::new()),
         })
     };
-    probe_named(&readers, metadata).into_iter().zip(&readers).map(looked).collect()
+    found.map(looked).collect()
 }

@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 pub struct MadeFiles(Vec<PathBuf>);
 
 impl MadeFiles {
-    /// Notes a file that was made. A block device that was blank counts as made where its contents
-    /// are, and is no file.
+    /// Notes a file that was made. A block device is not noted: only its contents were made.
     pub(super) fn note(&mut self, path: &Path) {
         if path.is_file() {
             self.0.push(path.to_owned());
