@@ -32,7 +32,9 @@ pub(super) fn begin(
     observer: &mut dyn Observer,
 ) -> Result<Begun, HostError> {
     let Some(state) = state else { return fresh(target, options) };
-    let before = match state.load() {
+    let whole = 0..target.layout().stripes();
+    let complete = options.range.as_ref().is_none_or(|range| *range == whole);
+    let before = match state.load(complete) {
         // A file that cannot be read stands in the way of resuming, not of beginning anew.
         Err(error) if !options.resume => Before::Unusable(error.to_string()),
         before => before?,
@@ -42,25 +44,28 @@ pub(super) fn begin(
         // A pass that was stopped in its first batch has left nothing to go on with.
         (Before::Pass(saved), false) if saved.stripes_checked == 0 => {}
         (Before::Pass(saved), false) => observer.note(&format!(
-            "an interrupted scrub of this array, begun {}, had checked {} stripes; this scrub starts again (--resume would continue)",
+            "an interrupted scrub of {}, begun {}, had checked {} stripes; this scrub starts again (--resume would continue)",
+            if complete { "this array" } else { "a part of this array" },
             format_date(saved.begun),
             saved.stripes_checked
         )),
-        (Before::Unusable(why), true) => return Err(unusable(state, &why)),
+        (Before::Unusable(why), true) => return Err(unusable(state, complete, &why)),
         (Before::Unusable(why), false) => observer.note(&format!(
             "the saved progress of an interrupted scrub is not used: {why}; this one begins at the start"
         )),
-        (Before::Nothing, true) => {
-            observer.note("there is no interrupted scrub of this array: this one begins at the start");
-        }
+        (Before::Nothing, true) => observer.note(if complete {
+            "there is no interrupted scrub of this array: this one begins at the start"
+        } else {
+            "there is no interrupted scrub of a part of this array: this one begins at the start"
+        }),
         (Before::Nothing, false) => {}
     }
     fresh(target, options)
 }
 
-fn unusable(state: &StateFiles, why: &str) -> HostError {
+fn unusable(state: &StateFiles, complete: bool, why: &str) -> HostError {
     HostError::State {
-        path: state.progress_path(),
+        path: state.progress_path(complete),
         context: format!("the interrupted scrub cannot be resumed: {why}; start again without --resume"),
         source: None,
     }
@@ -152,7 +157,7 @@ fn resumed(
     }
     if let Err(field) = saved.fits(target.array().geometry(), &schedule.batches) {
         let why = format!("it is damaged: field '{field}' contradicts the plan");
-        return Err(unusable(state, &why));
+        return Err(unusable(state, saved.is_complete(), &why));
     }
     observer.note(&format!(
         "resumed the scrub begun {}, saved {}, after {} of {} stripes",

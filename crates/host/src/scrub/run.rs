@@ -269,7 +269,7 @@ impl<'t> Pass<'t> {
         }
         let is_over = self.is_void || stopped.is_none() && self.is_saving;
         if let (true, Some(state)) = (is_over, self.state)
-            && let Err(error) = state.clear()
+            && let Err(error) = state.clear(&self.saved)
         {
             observer
                 .note(&format!("the saved progress could not be removed at the end of the pass: {error}"));

@@ -143,6 +143,11 @@ impl SavedPass {
         }
     }
 
+    /// Whether it is one of the whole array.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.key.range == (0..self.key.geometry.stripes)
+    }
+
     /// The bytes of the file.
     pub(crate) fn encode(&self) -> Vec<u8> {
         KIND.seal(&serde_json::to_vec(self).expect("plain data has a JSON form"))
