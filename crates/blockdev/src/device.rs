@@ -161,7 +161,7 @@ pub trait Stepped: Send + Sync {
     /// Carries out a step that waits for media.
     fn aside(&self, user: usize, step: u64);
 
-    /// Whether a command, or another step, of the user is under way.
+    /// Returns whether a command, or another step, of the user is under way.
     fn is_busy(&self, user: usize) -> bool;
 
     /// Removes a user, none of whose commands is under way. Others do what it had to do for all.
@@ -170,7 +170,7 @@ pub trait Stepped: Send + Sync {
 
 /// Ranges that are made unreadable on purpose, until they are written.
 pub trait Marks: Send + Sync {
-    /// Whether part of a range is marked: then reads must not bypass the device and use its
+    /// Returns whether part of a range is marked: then reads must not bypass the device and use its
     /// [descriptor](DirectIo::descriptor).
     fn has_marks(&self, offset: u64, len: u64) -> bool;
 
@@ -205,7 +205,7 @@ impl dyn BlockDevice + '_ {
         self.direct()?.descriptor()
     }
 
-    /// Whether some of a range is marked as unreadable.
+    /// Returns whether some of a range is marked as unreadable.
     #[must_use]
     pub fn has_marks(&self, offset: u64, len: u64) -> bool {
         self.marks().is_some_and(|marks| marks.has_marks(offset, len))
@@ -245,7 +245,7 @@ pub trait BlockDevice: Send + Sync {
         self.logical_block()
     }
 
-    /// Whether writes are refused.
+    /// Returns whether writes are refused.
     fn read_only(&self) -> bool;
 
     /// The preferred units of the medium.
@@ -265,7 +265,7 @@ pub trait BlockDevice: Send + Sync {
         None
     }
 
-    /// Whether reads and writes end at once, without waiting for a medium.
+    /// Returns whether reads and writes end at once, without waiting for a medium.
     fn is_immediate(&self) -> bool {
         false
     }

@@ -153,8 +153,8 @@ impl FileDevice {
         Self { atomic_unit: bytes, ..self }
     }
 
-    /// Whether another program has an image file locked for writing, as a node locks what it
-    /// serves. A block device is never locked so.
+    /// Returns whether another program has an image file locked for writing, as a node locks what
+    /// it serves. A block device is never locked so.
     ///
     /// # Errors
     /// If that cannot be found out.
@@ -198,8 +198,8 @@ impl FileDevice {
         Ok(self.held_by_kernel()?.then(|| holders::in_use(&self.path)))
     }
 
-    /// Whether the kernel holds the device: md, device mapper, a mount. An image file is never
-    /// held.
+    /// Returns whether the kernel holds the device: md, device mapper, a mount. An image file is
+    /// never held.
     ///
     /// # Errors
     /// If that cannot be found out.

@@ -260,7 +260,7 @@ impl Gatherer {
     }
 }
 
-/// Whether the ring can read a part as it is: direct I/O, everything aligned.
+/// Returns whether the ring can read a part as it is: direct I/O, everything aligned.
 fn fits_ring(device: &dyn BlockDevice, part: &Part) -> bool {
     device.direct_fd().is_some_and(|direct| {
         let grain = u64::from(direct.grain);

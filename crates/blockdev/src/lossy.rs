@@ -20,7 +20,7 @@ impl Asker {
         Self { host: [0; 32], gone: Arc::default() }
     }
 
-    /// Whether its connection is gone.
+    /// Returns whether its connection is gone.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         // Relaxed: it is only ever raised.

@@ -159,8 +159,8 @@ fn fetch<const HINT: i32>(bytes: &[u8]) {
     }
 }
 
-/// Whether a file lives in memory (tmpfs, ramfs): direct I/O is accepted there, and copies all the
-/// same.
+/// Returns whether a file lives in memory (tmpfs, ramfs): direct I/O is accepted there, and copies
+/// all the same.
 pub(crate) fn lives_in_memory(file: &File) -> bool {
     const RAMFS_MAGIC: i64 = 0x8584_58F6;
     let mut about = MaybeUninit::<libc::statfs>::uninit();

@@ -25,7 +25,7 @@ pub struct TagCounts {
     pub served: u64,
     /// Pages that were found lost.
     pub lost_pages: u64,
-    /// Whether the tags are stale, so that nothing is refused.
+    /// True if the tags are stale, so that nothing is refused.
     pub stale: bool,
 }
 

@@ -31,7 +31,7 @@ const ROOMY: usize = 64 << 10;
 pub struct AlignedBuffer {
     start: NonNull<u8>,
     len: usize,
-    /// What was allocated, and how.
+    /// The allocation.
     memory: NonNull<u8>,
     layout: Layout,
 }

@@ -29,7 +29,7 @@ pub enum RingError {
         size: u64,
         /// The alignment in bytes.
         align: u32,
-        /// What is wrong.
+        /// The rule that is broken.
         why: &'static str,
     },
     /// A record that was durable is missing.
@@ -82,7 +82,7 @@ pub struct Prepared {
 /// Records that lie side by side and are written at once.
 #[derive(Debug)]
 pub struct Run {
-    /// Where it goes on the medium, in bytes.
+    /// Place on the medium, in bytes.
     pub at: u64,
     /// Its bytes: whole units of writing.
     pub len: usize,
@@ -91,7 +91,7 @@ pub struct Run {
     heads: Vec<Head>,
 }
 
-/// What goes into the header of a record.
+/// Content of the header of a record.
 #[derive(Debug)]
 struct Head {
     placed: Placed,
@@ -105,7 +105,7 @@ struct Head {
 /// A log in a region of fixed size.
 pub struct Ring<M> {
     medium: M,
-    /// Where the region begins on the medium.
+    /// Start of the region on the medium.
     start: u64,
     size: u64,
     align: u64,

@@ -39,7 +39,7 @@ pub struct Faults {
     pub program_odds: u64,
     /// One erase operation in so many fails; 0: none.
     pub erase_odds: u64,
-    /// Whether the power may be cut: the model then remembers what is not durable yet.
+    /// True if the power may be cut: the model then remembers what is not durable yet.
     pub cuts: bool,
     /// The power is cut in the program, erase or sync operation after so many others.
     pub cut_after: Option<u64>,

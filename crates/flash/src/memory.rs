@@ -92,7 +92,7 @@ impl<P: Clone, O: Clone> MemoryNand<P, O> {
         Ok(())
     }
 
-    /// Whether the power is cut in the operation that begins now.
+    /// Returns whether the power is cut in the operation that begins now.
     fn is_cut(&mut self) -> bool {
         let Some(left) = self.faults.as_mut().and_then(|faults| faults.cut_after.as_mut()) else {
             return false;

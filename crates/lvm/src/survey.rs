@@ -60,7 +60,7 @@ pub enum UnknownText {
     Identity(#[from] FieldError),
 }
 
-/// What a device holds.
+/// Content of a device.
 #[derive(Debug)]
 pub struct FoundDevice {
     /// Its name.
@@ -69,7 +69,7 @@ pub struct FoundDevice {
     pub header: Option<Header>,
     /// The groups and ages of its texts, without repetitions.
     pub texts: Vec<Identity>,
-    /// What is damaged on it.
+    /// Damage found on it.
     pub problems: Vec<DeviceProblem>,
 }
 
@@ -84,7 +84,7 @@ pub enum GroupProblem {
     Unknown {
         /// The device.
         device: String,
-        /// What is not understood.
+        /// The part that is not understood.
         error: UnknownText,
     },
     /// Two texts of the same age say different things.
@@ -156,7 +156,7 @@ pub struct FoundGroup {
     pub state: Result<Assembled, GroupProblem>,
 }
 
-/// What a set of devices holds.
+/// Content of a set of devices.
 #[derive(Debug)]
 pub struct Survey {
     /// The devices, as they were given.
@@ -165,7 +165,7 @@ pub struct Survey {
     pub groups: Vec<FoundGroup>,
 }
 
-/// What a text says.
+/// Result of reading a text.
 type Read = Result<(Identity, Result<Group, FieldError>), UnknownText>;
 
 /// The texts that were found; most devices of a group have the same one.
@@ -312,7 +312,7 @@ impl Scene<'_, '_> {
         Ok(Assembled { group: group.clone(), places, volumes })
     }
 
-    /// Where a physical volume of a group is.
+    /// Place of a physical volume of a group.
     fn place(&self, group: &Group, pv: &Physical) -> Result<Place, GroupProblem> {
         let is_it = |device: &FoundDevice| device.header.as_ref().is_some_and(|header| header.id == pv.id);
         let mut having = self.found.iter().enumerate().filter(|(_, device)| is_it(device));

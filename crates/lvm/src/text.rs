@@ -29,7 +29,7 @@ pub enum Value {
     List(Vec<Value>),
 }
 
-/// What a name stands for.
+/// Value of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     /// A section.
@@ -56,7 +56,7 @@ impl Section {
         })
     }
 
-    /// What a name stands for.
+    /// Value of a name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Entry> {
         self.0.get(name)
@@ -69,7 +69,7 @@ impl Section {
 pub struct TextError {
     /// The line, from 1 on.
     pub line: usize,
-    /// What is wrong there.
+    /// The problem there.
     pub what: Wrong,
 }
 

@@ -26,7 +26,7 @@ const STATUS: [&str; 5] = ["READ", "WRITE", "VISIBLE", "REBUILD", "WRITEMOSTLY"]
 /// is over.
 const SUFFIXES: [&str; 2] = ["RESHAPE", "RESHAPE_DATA_OFFSET"];
 
-/// Where the bytes of a physical volume are.
+/// Place of the bytes of a physical volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// On a device, by its index.
@@ -90,7 +90,7 @@ pub enum Absence {
     Physical {
         /// The volume's id.
         id: Id,
-        /// Why.
+        /// The reason.
         why: Missing,
     },
     /// The text has no place for some of its bytes.
@@ -110,7 +110,7 @@ pub enum Absence {
     Failed,
 }
 
-/// How far an image is good.
+/// Extent to which an image is good.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     /// Everywhere.
@@ -139,9 +139,9 @@ pub struct Image {
     pub data: Part,
     /// The rmeta volume.
     pub meta: Part,
-    /// How far it is good.
+    /// Extent to which the image is good.
     pub state: State,
-    /// Whether reads avoid it.
+    /// True if reads avoid it.
     pub write_mostly: bool,
     /// dm-integrity between the image and its pieces. The pieces are those of the data below it.
     pub integrity: Option<Integrity>,
@@ -158,8 +158,8 @@ pub struct RaidVolume {
     pub id: Id,
     /// LVM's type.
     pub kind: RaidKind,
-    /// How data and redundancy lie on the images, from their data offset on: the arrangement of an
-    /// md array of the same kind.
+    /// Arrangement of data and redundancy on the images, from their data offset on: that of an md
+    /// array of the same kind.
     pub arrangement: Arrangement,
     /// Data of an image.
     pub image_sectors: Sectors,
@@ -227,7 +227,7 @@ impl RaidVolume {
     }
 }
 
-/// What bitmap and resync count: sectors of an image, for raid10 those of the volume.
+/// Size that bitmap and resync count: sectors of an image, for raid10 those of the volume.
 fn covered(kind: RaidKind, image_sectors: Sectors, arrangement: &Arrangement) -> Sectors {
     match kind.level() {
         Level::Raid10 => Sectors(arrangement.array_bytes() / SECTOR),

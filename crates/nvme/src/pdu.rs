@@ -79,19 +79,19 @@ impl Kind {
         }
     }
 
-    /// Whether a host sends it.
+    /// Returns whether a host sends it.
     #[must_use]
     pub const fn is_from_host(self) -> bool {
         matches!(self, Self::IcReq | Self::H2cTermReq | Self::CapsuleCmd | Self::H2cData)
     }
 
-    /// Whether it has digests where they were agreed on.
+    /// Returns whether it has digests where they were agreed on.
     #[must_use]
     pub const fn has_digests(self) -> bool {
         !matches!(self, Self::IcReq | Self::IcResp | Self::H2cTermReq | Self::C2hTermReq)
     }
 
-    /// Whether it may carry data.
+    /// Returns whether it may carry data.
     #[must_use]
     pub const fn may_carry_data(self) -> bool {
         matches!(self, Self::CapsuleCmd | Self::H2cData | Self::C2hData)

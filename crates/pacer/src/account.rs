@@ -86,7 +86,7 @@ impl Account {
         self.excesses = self.excesses.max(0.0);
     }
 
-    /// Whether a background request that takes `service` nanoseconds may start.
+    /// Returns whether a background request that takes `service` nanoseconds may start.
     #[must_use]
     pub fn allows(&self, service: Nanos) -> bool {
         self.balance >= 0.0

@@ -116,7 +116,7 @@ impl Baseline {
         self.cells.as_flattened_mut().iter_mut().for_each(|cell| cell.until = 0);
     }
 
-    /// Whether enough is known at the present level.
+    /// Returns whether enough is known at the present level.
     pub(crate) fn known(&self) -> bool {
         self.cells[self.class].iter().any(Cell::believed)
     }

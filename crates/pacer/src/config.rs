@@ -28,7 +28,7 @@ pub struct Config<S = NoStarter> {
     /// Service times of background requests, from measurement or a model; corrected by
     /// `background_done` if `learn_service`.
     pub curve: ServiceCurve,
-    /// Whether `curve` follows what is measured.
+    /// True if `curve` follows what is measured.
     pub learn_service: bool,
     /// What a collision costs.
     pub charge: Charge,

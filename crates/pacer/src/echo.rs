@@ -72,7 +72,7 @@ pub(crate) struct Echo {
     sums: Vec<u32>,
     /// The last slot of `sums`.
     last: u64,
-    /// Whether an end was seen in it.
+    /// True if an end was seen in it.
     marked: bool,
     /// 1 for each slot that had one, twice over: any `REACH` slots lie side by side.
     marks: Vec<f32>,
@@ -100,7 +100,7 @@ impl Echo {
         }
     }
 
-    /// Whether no lag is known: then all factors are 1.
+    /// Returns whether no lag is known: then all factors are 1.
     pub(crate) fn silent(&self) -> bool {
         self.lags == [0; LAGS]
     }
@@ -130,7 +130,7 @@ impl Echo {
             .clamp(1.0 / MOST, MOST)
     }
 
-    /// Whether nothing ended in all the time that is looked back at from a slot.
+    /// Returns whether nothing ended in all the time that is looked back at from a slot.
     fn faded(&self, slot: u64) -> bool {
         slot > self.last + REACH as u64 + WIDE
     }

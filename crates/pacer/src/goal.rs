@@ -32,7 +32,7 @@ impl Goal {
         Self { mean, percentile: None, maximum: None }
     }
 
-    /// Whether a background request that takes `service` nanoseconds may be started at all.
+    /// Returns whether a background request that takes `service` nanoseconds may be started at all.
     #[must_use]
     pub fn allows(&self, service: Nanos) -> bool {
         self.maximum.is_none_or(|maximum| service <= maximum)

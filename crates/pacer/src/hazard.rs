@@ -307,7 +307,7 @@ impl Hazard {
         Stretch { rate: rate * self.phase[phase] * self.mood[mood] * echo, end }
     }
 
-    /// Whether the rate depends on the age and the mood alone, not on the time of day.
+    /// Returns whether the rate depends on the age and the mood alone, not on the time of day.
     pub(crate) fn timeless(&self) -> bool {
         self.period == 0 && self.echo.silent()
     }

@@ -84,7 +84,7 @@ pub(crate) struct Live {
     level_changed: bool,
     /// Requests in progress that an arrival finds while background work is near.
     busy_level: f64,
-    /// Whether a background request of this run was started beside foreground requests.
+    /// True if a background request of this run was started beside foreground requests.
     beside: bool,
     /// Foreground requests expected to be met in this run, and their slowdown.
     met: f64,

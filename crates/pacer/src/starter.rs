@@ -30,10 +30,10 @@ pub enum Begin {
 /// A start policy. The pacer tells it of idle intervals, and holds rate, windows and, if the policy
 /// wants it, the account.
 pub trait Starter: Debug + Clone {
-    /// Whether the slowdown account binds it.
+    /// Returns whether the slowdown account binds it.
     fn holds_goal(&self) -> bool;
 
-    /// Whether it starts requests while the foreground is being served.
+    /// Returns whether it starts requests while the foreground is being served.
     fn ignores_foreground(&self) -> bool;
 
     /// Takes the goal, at first and whenever it changes.

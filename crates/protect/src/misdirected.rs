@@ -27,13 +27,13 @@ pub struct Differing {
 pub struct Misdirected {
     /// The first block.
     pub place: u64,
-    /// Where its content belongs.
+    /// Number of the block where the content belongs.
     pub belongs: u64,
-    /// How many blocks.
+    /// Number of blocks.
     pub blocks: u64,
 }
 
-/// Whether content can tell a place: one byte repeated is found anywhere.
+/// Returns whether a content can tell its place: one byte repeated is found anywhere.
 #[must_use]
 pub fn tells(content: &[u8]) -> bool {
     content.iter().any(|byte| *byte != content[0])

@@ -1,4 +1,4 @@
-//! What else a device holds: partition tables, LVM's label, file systems, other RAID formats.
+//! Other contents of a device: partition tables, LVM's label, file systems, other RAID formats.
 //!
 //! The superblocks 0.90 and 1.0 stand at the end of the device, where the last partition or LVM's
 //! last volume ends as well. So a superblock counts only if nothing else on the device says that
@@ -82,7 +82,7 @@ impl Kind {
         }
     }
 
-    /// Whether making it on a device leaves a superblock 1.2, in sector 8, as it was.
+    /// Returns whether making it on a device leaves a superblock 1.2, in sector 8, as it was.
     const fn leaves_sector_8(self) -> bool {
         matches!(self, Self::Dos | Self::Fat | Self::Swap)
     }
@@ -121,7 +121,7 @@ pub struct Claim {
     pub bytes: Range<u64>,
     /// The partition, by its number.
     pub partition: Option<u32>,
-    /// What the partition holds at its start.
+    /// Content at the start of the partition.
     pub holds: Option<Kind>,
 }
 
@@ -150,8 +150,8 @@ impl Signature {
         self.claims.iter().map(|claim| claim.bytes.end).max()
     }
 
-    /// Whether it is of this device. One that says it is larger is of an array that begins with
-    /// this device.
+    /// Returns whether it is of this device. One that says it is larger is of an array that begins
+    /// with this device.
     fn is_of(&self, device_bytes: u64) -> bool {
         self.end().is_none_or(|end| end <= device_bytes)
     }
@@ -256,7 +256,7 @@ pub fn holds(device: &dyn ReadAt) -> String {
     }
 }
 
-/// What a disk or partition holds, other than partitions.
+/// Signatures in a disk or partition, other than partitions.
 fn at_start(disk: &Disk<'_>) -> Vec<Signature> {
     let mut found = filesystems::find(disk);
     found.extend(lvm::find(disk));
@@ -307,8 +307,8 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// Whether the array is about as large as the data area of one member, so that what the array holds
-/// looks on a member as if the member held it.
+/// Returns whether the array is about as large as the data area of one member, so that what the
+/// array holds looks on a member as if the member held it.
 fn holds_as_much_as_a_member(superblock: &Superblock) -> bool {
     let member = superblock.size.get().saturating_mul(SECTOR);
     superblock.arrangement().is_ok_and(|array| array.array_bytes() <= member.saturating_add(ROUNDING))

@@ -12,7 +12,7 @@ use crate::assembly::{Array, Member};
 use crate::bitmap::{Bitmap, Region};
 use crate::ppl::Ppl;
 
-/// Why a stripe is not checked. Where several reasons hold, the one that comes first here is given.
+/// Reasons for not checking a stripe. If several hold, the one that comes first here is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SkipReason {
     /// Writes wait in the journal, or it cannot be said that none do.
@@ -84,7 +84,7 @@ impl fmt::Display for SkipReason {
     }
 }
 
-/// What to do with a run of stripes.
+/// Treatments of a run of stripes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Check them. The same roles are absent in all of them, see [`Array::absent`].
@@ -98,7 +98,7 @@ pub enum Kind {
 pub struct Extent {
     /// The stripes.
     pub stripes: Range<u64>,
-    /// What to do with them.
+    /// Their treatment.
     pub kind: Kind,
 }
 

@@ -38,7 +38,7 @@ impl Place {
         Self::HostDram,
     ];
 
-    /// What a report calls the place.
+    /// Name of the place in reports.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {

@@ -65,7 +65,7 @@ impl Intact {
         self.look(file).is_ok()
     }
 
-    /// Whether anything of it was seen to be lost.
+    /// Returns whether anything of it was seen to be lost.
     pub(super) fn is_lost(&self) -> bool {
         self.removed.load(Ordering::Relaxed) || self.kept.load(Ordering::Relaxed) < self.size
     }

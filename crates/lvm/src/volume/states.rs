@@ -11,18 +11,18 @@ use crate::dm_raid::{BITMAP_START, BYTES, Superblock};
 use crate::group::Raid;
 use crate::pieces::Mapped;
 
-/// What the text says of each image.
+/// Description of each image by the text.
 pub(super) struct Shape<'g> {
     pub(super) raid: &'g Raid,
     /// Data of an image.
     pub(super) image_sectors: Sectors,
     /// All of an image.
     pub(super) room_sectors: u64,
-    /// What the bitmap covers.
+    /// Sectors that the bitmap covers.
     pub(super) covered: Sectors,
 }
 
-/// What the images in use agree on.
+/// Values on which the images in use agree.
 pub(super) struct Common {
     pub(super) data_offset: Sectors,
     pub(super) resync: Option<Sectors>,
@@ -101,7 +101,7 @@ fn failed(found: &[(usize, Result<Superblock, Invalid>)]) -> Result<u64, Refusal
     Ok(newest.failed)
 }
 
-/// What a superblock says, against the text.
+/// Compares a superblock with the text.
 fn agrees_with_text(shape: &Shape<'_>, role: u16, superblock: &Superblock) -> Result<(), Refusal> {
     if let Some(field) = &superblock.reshape {
         return Err(Refusal::Reshape { role, field: field.clone() });
@@ -140,7 +140,7 @@ fn agrees_with_text(shape: &Shape<'_>, role: u16, superblock: &Superblock) -> Re
     Ok(())
 }
 
-/// What two superblocks of images in use say.
+/// Compares the superblocks of two images in use.
 fn agree(first: (u16, &Superblock), other: (u16, &Superblock)) -> Result<(), Refusal> {
     let roles = (first.0, other.0);
     let (first, other) = (first.1, other.1);

@@ -35,8 +35,8 @@ fn arrays(survey: &Survey) -> BTreeMap<(String, String), RaidVolume> {
         .collect()
 }
 
-/// Whether `found` is the array `good`, of which less may be good. A superblock has no checksum, so
-/// how far an image was rebuilt is as it says.
+/// Returns whether `found` is the array `good`, of which less may be good. A superblock has no
+/// checksum, so how far an image was rebuilt is as it says.
 fn same_array(good: &RaidVolume, found: &RaidVolume) -> bool {
     let images = good.images.iter().zip(&found.images).all(|(good, found)| {
         let taken_in = matches!(good.state, State::Absent(_)) && !matches!(found.state, State::Absent(_));

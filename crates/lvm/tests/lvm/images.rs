@@ -1,4 +1,4 @@
-//! What is read from volumes that Linux made, against what the kernel said of them.
+//! Arrays read from volumes that Linux made, compared with the kernel's own view of them.
 
 use std::collections::BTreeMap;
 

@@ -93,9 +93,9 @@ impl Subsystem {
         Ok(self.controllers.entry(cntlid).or_insert(controller))
     }
 
-    /// Whether one more association is within the bounds. Each kind has its own: readers of the
-    /// discovery service do not keep hosts out, nor hosts them. No address and no host takes all
-    /// the places; a host is an identifier at an address, for anybody can claim the identifier.
+    /// Returns whether one more association is within the bounds. Each kind has its own: readers of
+    /// the discovery service do not keep hosts out, nor hosts them. No address and no host takes
+    /// all the places; a host is an identifier at an address, for anybody can claim the identifier.
     fn has_room(&self, kind: Kind, data: &Data, peer: IpAddr) -> bool {
         let of_kind = || self.controllers.values().filter(|c| c.kind() == kind);
         let most = if kind == Kind::Host { self.limits.controllers } else { OTHERS };
@@ -106,7 +106,8 @@ impl Subsystem {
                     < self.limits.controllers_of_host)
     }
 
-    /// Whether another host's hold, or an old write of this host, is in the way of an association.
+    /// Returns whether another host's hold, or an old write of this host, is in the way of an
+    /// association.
     fn is_kept_out(&self, kind: Kind, data: &Data) -> bool {
         match kind {
             Kind::Discovery => false,

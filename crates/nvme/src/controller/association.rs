@@ -32,7 +32,7 @@ impl Life {
     }
 }
 
-/// Whether a connection of a queue that connected under this life is there still.
+/// Returns whether a connection of a queue that connected under this life is there still.
 pub(crate) fn stands(life: &Weak<Life>) -> bool {
     let stands = life.strong_count() != 0;
     // Acquire, with the release of the connection's end: what it has written comes before what is
@@ -158,12 +158,12 @@ impl Controller {
         self.heard.store(now, Ordering::Relaxed);
     }
 
-    /// Whether commands other than Fabrics ones may come.
+    /// Returns whether commands other than Fabrics ones may come.
     pub(crate) fn is_ready(&self) -> bool {
         self.csts & csts::READY != 0
     }
 
-    /// Whether it is ready, and neither shuts down nor is shut down.
+    /// Returns whether it is ready, and neither shuts down nor is shut down.
     pub(crate) fn is_at_work(&self) -> bool {
         self.is_ready() && self.cc & cc::SHUTDOWN == 0 && self.csts & csts::SHUTDOWN == 0
     }

@@ -191,7 +191,7 @@ impl Connection {
         self.peer
     }
 
-    /// Whether the caller should close the socket, after sending what is left.
+    /// Returns whether the caller should close the socket, after sending what is left.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
@@ -209,7 +209,7 @@ impl Connection {
         self.queue.as_ref().map(|queue| queue.hostnqn.as_str())
     }
 
-    /// Whether it is an I/O queue.
+    /// Returns whether it is an I/O queue.
     #[must_use]
     pub fn is_io_queue(&self) -> bool {
         self.queue.as_ref().is_some_and(|q| q.qid != 0)
@@ -306,7 +306,7 @@ impl Connection {
         queue.part(self.end.unwrap_or(EndReason::HostClosed))
     }
 
-    /// Whether the association, or the queue, has ended that it is of.
+    /// Returns whether the association, or the queue, has ended that it is of.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.queue.as_ref().is_some_and(|queue| queue.life.epoch() != queue.epoch)

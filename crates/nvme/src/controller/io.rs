@@ -21,7 +21,7 @@ pub(super) const MAX_TRANSFER: u64 = 4096 << MDTS;
 const MAX_RANGES: u64 = 4096;
 
 impl Connection {
-    /// Whether the host has said that it changes nothing.
+    /// Returns whether the host has said that it changes nothing.
     pub(super) fn observes(&self) -> bool {
         // Relaxed: it is raised by a command of this host, and never lowered.
         self.queue.as_ref().is_some_and(|queue| queue.observer.load(Ordering::Relaxed))

@@ -75,7 +75,7 @@ impl Connection {
 struct Asked {
     id: u8,
     groups_only: bool,
-    /// Whether events of its kind stay masked.
+    /// True if events of its kind stay masked.
     retain: bool,
 }
 

@@ -70,8 +70,8 @@ pub trait Windows: std::fmt::Debug + Send + Sync {
 /// What the caller does with requests. Each request is answered at once, or later through
 /// [`Connection::complete`](super::Connection::complete) and its siblings, once.
 pub trait Media {
-    /// Whether reads of a namespace need no waiting: then they go to [`lend`](Self::lend) and
-    /// [`read_now`](Self::read_now), and are not submitted.
+    /// Returns whether reads of a namespace need no waiting: then they go to [`lend`](Self::lend)
+    /// and [`read_now`](Self::read_now), and are not submitted.
     fn is_immediate(&self, nsid: u32) -> bool;
 
     /// Reads at once into `into`. Called for namespaces that are immediate.
@@ -91,8 +91,8 @@ pub trait Media {
     /// A command that was expected will not be submitted.
     fn abandon(&mut self, _slot: u16) {}
 
-    /// Whether there is room for one more command of any size; else what follows waits with the
-    /// caller.
+    /// Returns whether there is room for one more command of any size; else what follows waits with
+    /// the caller.
     fn has_room(&self) -> bool {
         true
     }

@@ -38,7 +38,7 @@ pub struct Who {
     pub host_id: [u8; 16],
     /// The controller.
     pub cntlid: u16,
-    /// Whether it is the discovery service's.
+    /// True if it is the discovery service's.
     pub discovery: bool,
 }
 

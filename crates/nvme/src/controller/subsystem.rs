@@ -279,14 +279,14 @@ impl Subsystem {
         }
     }
 
-    /// Whether a controller stands.
+    /// Returns whether a controller stands.
     #[must_use]
     pub fn stands(&self, cntlid: u16) -> bool {
         self.controllers.contains_key(&cntlid)
     }
 
-    /// Whether a controller is another node's: it may write local memory that a host has granted,
-    /// and nothing else.
+    /// Returns whether a controller is another node's: it may write local memory that a host has
+    /// granted, and nothing else.
     #[must_use]
     pub fn is_helper(&self, cntlid: u16) -> bool {
         self.controllers.get(&cntlid).is_some_and(|controller| controller.helper)
@@ -300,14 +300,14 @@ impl Subsystem {
         }
     }
 
-    /// Whether the host of a controller writes no namespace.
+    /// Returns whether the host of a controller writes no namespace.
     #[must_use]
     pub fn is_observer(&self, cntlid: u16) -> bool {
         // Relaxed: it is raised by a command of this host, and never lowered.
         self.controllers.get(&cntlid).is_some_and(|c| c.observer.load(Ordering::Relaxed))
     }
 
-    /// Whether a controller keeps others away.
+    /// Returns whether a controller keeps others away.
     #[must_use]
     pub fn is_holder(&self, cntlid: u16) -> bool {
         self.holder == Some(cntlid)
@@ -358,10 +358,10 @@ impl Subsystem {
         }
     }
 
-    /// Whether controller `cntlid` is ready for more than Fabrics commands. One that its host has
-    /// enabled becomes so when nothing can be carried out any more that came over the host's former
-    /// queues (of ended associations, or of before a reset): other cores see the end of those
-    /// later, and what lies in their sockets is older than what the host sends now.
+    /// Returns whether controller `cntlid` is ready for more than Fabrics commands. One that its
+    /// host has enabled becomes so when nothing can be carried out any more that came over the
+    /// host's former queues (of ended associations, or of before a reset): other cores see the end
+    /// of those later, and what lies in their sockets is older than what the host sends now.
     pub(crate) fn is_ready(&mut self, cntlid: u16) -> bool {
         let Some(controller) = self.controllers.get(&cntlid) else { return false };
         if controller.starting {

@@ -26,7 +26,7 @@ pub struct Options {
     pub depth: u16,
     /// Digests asked for.
     pub digests: Digests,
-    /// Whether submission queue flow control is wanted.
+    /// True if submission queue flow control is wanted.
     pub flow_control: bool,
     /// Keep-alive timeout in milliseconds, 0 for none. On the admin queue.
     pub kato_ms: u32,
@@ -179,7 +179,7 @@ impl<D: Payload> Connection<D> {
         self.pdus
     }
 
-    /// Whether commands may be submitted.
+    /// Returns whether commands may be submitted.
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.state == State::Live
@@ -212,7 +212,7 @@ impl<D: Payload> Connection<D> {
         self.submit_expecting(sqe, D::default(), expected, out)
     }
 
-    /// Whether so many bytes go with their command.
+    /// Returns whether so many bytes go with their command.
     fn is_in_capsule(&self, len: usize) -> bool {
         let most = if self.options.qid == 0 { ADMIN_CAPSULE } else { self.options.capsule_data as usize };
         (1..=most).contains(&len)

@@ -127,7 +127,7 @@ impl<D> Outgoing<D> {
         self.bytes.len() - self.sent + self.lent_bytes
     }
 
-    /// Whether none wait.
+    /// Returns whether none wait.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -12,7 +12,7 @@ const MAX_TERM_DATA: usize = 128;
 /// What the receiving end knows when a PDU arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Framing {
-    /// Whether this end is the controller: PDUs come from a host.
+    /// True if this end is the controller: PDUs come from a host.
     pub controller: bool,
     /// The digests of the connection.
     pub digests: Digests,
@@ -31,7 +31,7 @@ pub struct Frame<'a> {
     pub header: &'a [u8],
     /// Its data; empty if there is none.
     pub data: &'a [u8],
-    /// Whether the data are what their digest says. True where there is no digest.
+    /// True if the data are what their digest says. True where there is no digest.
     pub data_good: bool,
     /// Bytes of the PDU.
     pub len: usize,

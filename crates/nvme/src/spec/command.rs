@@ -99,7 +99,7 @@ impl<K, C> Command<K, C> {
         Direction::of(self.opcode)
     }
 
-    /// Whether such a controller takes it.
+    /// Returns whether such a controller takes it.
     #[must_use]
     pub fn is_for(&self, sender: Sender) -> bool {
         self.senders.contains(&sender)
@@ -238,7 +238,7 @@ pub(super) fn effects<K, C>(table: &'static [Command<K, C>]) -> impl Iterator<It
     table.iter().map(|command| (command.opcode, command.effect)).chain([(FABRICS, Effect::Nothing)])
 }
 
-/// Whether dwords 10 and 11 of an I/O command are a block.
+/// Returns whether dwords 10 and 11 of an I/O command are a block.
 #[must_use]
 pub fn names_blocks(opcode: u8) -> bool {
     io_command(opcode).is_some_and(|command| command.check == Check::Blocks)

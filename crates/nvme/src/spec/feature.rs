@@ -67,9 +67,9 @@ pub struct Timestamp {
     /// Milliseconds: since 1970 where a host has set it, since the controller's reset where not. 48
     /// bits.
     pub ms: u64,
-    /// Whether a host has set it (origin, bits 1 to 3 of the attributes: 1), or a reset has (0).
+    /// True if a host has set it (origin, bits 1 to 3 of the attributes: 1), or a reset has (0).
     pub from_host: bool,
-    /// Whether the clock may have stood still at times (bit 0 of the attributes).
+    /// True if the clock may have stood still at times (bit 0 of the attributes).
     pub stopped: bool,
 }
 

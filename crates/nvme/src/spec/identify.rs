@@ -46,13 +46,13 @@ pub struct Controller {
     pub firmware: String,
     /// Controller id.
     pub cntlid: u16,
-    /// Whether it is the discovery service's.
+    /// True if it is the discovery service's.
     pub discovery: bool,
-    /// Whether the subsystem is reached by several ports.
+    /// True if the subsystem is reached by several ports.
     pub several_ports: bool,
     /// The largest nsid.
     pub namespaces: u32,
-    /// Whether a namespace has an extended format (ELBAS): a guard of more than 16 bits, or a
+    /// True if a namespace has an extended format (ELBAS): a guard of more than 16 bits, or a
     /// storage tag.
     pub extended_formats: bool,
     /// Entries of a queue.
@@ -205,7 +205,7 @@ pub struct Namespace {
     pub nguid: [u8; 16],
     /// UUID; the same over restarts.
     pub uuid: [u8; 16],
-    /// Whether writes are refused.
+    /// True if writes are refused.
     pub read_only: bool,
     /// Blocks that are best written at a time: 1 where the medium has no preference.
     pub write_grain: u16,
@@ -259,7 +259,7 @@ impl Namespace {
         d
     }
 
-    /// Whether only CNS 05 describes its format completely.
+    /// Returns whether only CNS 05 describes its format completely.
     #[must_use]
     pub fn has_extended_format(&self) -> bool {
         self.format

@@ -43,7 +43,8 @@ impl Sqe {
         self.0[1]
     }
 
-    /// Whether it is not one of a fused pair, and its data are described by an SGL (PSDT 01 or 10).
+    /// Returns whether it is not one of a fused pair, and its data are described by an SGL (PSDT 01
+    /// or 10).
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.0[1] & 0b11 == 0 && matches!(self.0[1] >> 6, 0b01 | 0b10)

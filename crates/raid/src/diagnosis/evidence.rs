@@ -71,7 +71,7 @@ impl Evidence {
         out
     }
 
-    /// Whether the verdict assumes that two members are not hit in the very same bytes.
+    /// Returns whether the verdict assumes that two members are not hit in the very same bytes.
     #[must_use]
     pub fn assumes_one_hit(&self) -> bool {
         !self.enough && self.is_small()
@@ -88,8 +88,8 @@ impl Evidence {
         self
     }
 
-    /// Whether `next`, of the block after, may share a finding: one run that crosses the border, or
-    /// the same side of R12.
+    /// Returns whether `next`, of the block after, may share a finding: one run that crosses the
+    /// border, or the same side of R12.
     pub(super) fn joins(&self, next: &Self) -> bool {
         self.partly_unread == next.partly_unread
             && (self.rivals > 0) == (next.rivals > 0)

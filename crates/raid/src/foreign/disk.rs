@@ -66,7 +66,7 @@ impl Tail {
         self.0.len().checked_sub(from_end).map_or(&[], |at| &self.0[at..])
     }
 
-    /// Whether `mark` stands at one of these places, in bytes before the end.
+    /// Returns whether `mark` stands at one of these places, in bytes before the end.
     pub(super) fn has(&self, mark: &[u8], places: &[usize]) -> bool {
         places.iter().any(|from_end| self.at(*from_end).starts_with(mark))
     }

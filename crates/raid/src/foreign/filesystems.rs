@@ -18,7 +18,7 @@ const BTRFS: u64 = 64 << 10;
 const BCACHE: [u8; 16] =
     [0xC6, 0x85, 0x73, 0xF6, 0x4E, 0x1A, 0x45, 0xCA, 0x82, 0x65, 0xF5, 0x7F, 0x48, 0xBA, 0x6D, 0x81];
 
-/// What is found at the start of a disk or partition.
+/// Finds the file systems at the start of a disk or partition.
 pub(super) fn find(disk: &Disk<'_>) -> Vec<Signature> {
     let head = disk.head();
     let of = [fat, exfat, ntfs, luks, xfs, ext, f2fs, swap];
@@ -44,7 +44,7 @@ pub(super) fn uuid(bytes: &[u8], at: usize) -> String {
     parts.map(hex).join("-")
 }
 
-/// Whether sector 0 is the boot sector of a file system rather than a partition table.
+/// Returns whether sector 0 is the boot sector of a file system rather than a partition table.
 pub(super) fn is_boot_sector(head: &[u8]) -> bool {
     fat(head).is_some() || exfat(head).is_some() || ntfs(head).is_some()
 }

@@ -1,4 +1,4 @@
-//! What the members of one array hold beside its superblocks, seen together.
+//! Contents that the members of one array hold in addition to its superblocks, seen together.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub struct Strangers {
     pub metadata: Metadata,
     /// A device.
     pub device: String,
-    /// What it holds.
+    /// The content.
     pub found: Signature,
     /// Another device, with another of the same kind; `None` if the first is enough.
     pub other: Option<(String, Signature)>,

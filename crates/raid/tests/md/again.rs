@@ -50,13 +50,13 @@ fn with_roles<'d, D: ReadAt>(array: &Array, devices: &'d [D]) -> Vec<(Role, &'d 
     members.map(|member| (member.role, device(&member.device) as &dyn ReadAt)).collect()
 }
 
-/// What a scrub compares.
+/// The extents that a scrub compares, and each member with its valid stripes.
 fn compared(array: &Array) -> (Vec<Extent>, Vec<Option<(String, u64)>>) {
     let member = |m: &pumice_raid::assembly::Member| (m.device.clone(), m.valid_stripes(array.geometry()));
     (array.plan(0..u64::MAX).collect(), array.members().iter().map(|m| m.as_ref().map(member)).collect())
 }
 
-/// What is on the journal, read again.
+/// The record of the journal, read again.
 fn journal(array: &Array, devices: &[Sparse]) -> Option<MemberRecord> {
     let device = array.journal_device()?;
     array.read_journal_again(&devices[device[1..].parse::<usize>().unwrap()])

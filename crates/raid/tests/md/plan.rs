@@ -1,5 +1,5 @@
-//! Which stripes are checked: every source of doubt alone and together, against a plain
-//! stripe-by-stripe reckoning.
+//! Stripes to check: every source of doubt alone and together, against a plain stripe-by-stripe
+//! reckoning.
 
 use std::collections::BTreeMap;
 

@@ -74,7 +74,7 @@ impl Connection {
         }
     }
 
-    /// Whether the host sends what it was asked for: anything within [`PATIENCE`], and each
+    /// Returns whether the host sends what it was asked for: anything within [`PATIENCE`], and each
     /// command's data within [`TRANSFER`]. A connection that was not used for long keeps no memory.
     fn keeps_promises(&mut self) -> bool {
         let now = self.now;
