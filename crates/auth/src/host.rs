@@ -75,8 +75,8 @@ impl Host {
         }
     }
 
-    /// Whether a queue may be used although the controller did not ask for authentication in its
-    /// answer to Connect.
+    /// Allows the queue although the controller did not ask for authentication in its answer to
+    /// Connect.
     ///
     /// # Errors
     ///

@@ -89,7 +89,7 @@ pub enum DirectMemory {
     None,
     /// Room for what is read.
     Room(AlignedBuffer),
-    /// What is written.
+    /// The data to write.
     Bytes(SharedBuffer),
 }
 
@@ -114,7 +114,7 @@ pub enum SteppedCommand {
     Write {
         /// First byte.
         offset: u64,
-        /// What is written.
+        /// The data to write.
         data: SharedBuffer,
         /// The data is on the medium before it completes.
         durable: bool,
@@ -123,7 +123,7 @@ pub enum SteppedCommand {
     Flush,
 }
 
-/// What a user of a [`Stepped`] device is to do.
+/// Next task of the user of a [`Stepped`] device.
 pub enum Step {
     /// Have the kernel carry a request, or carry it out by a thread; then [`Stepped::carried`] with
     /// this number.
@@ -134,7 +134,7 @@ pub enum Step {
     Done {
         /// The caller's identifier of the command.
         token: u64,
-        /// How.
+        /// The outcome.
         result: Result<(), IoError>,
     },
 }
@@ -187,7 +187,7 @@ pub trait Background: Send + Sync {
     /// Approximate bytes that the next piece of work reads and writes; 0 if there is none.
     fn wanted(&self) -> u64;
 
-    /// How long ago the last command arrived or ended.
+    /// Time since the last command arrived or ended.
     fn quiet(&self) -> Duration;
 
     /// Does a piece of work, of at most `most` bytes if it can be divided, and returns the bytes
@@ -331,7 +331,8 @@ pub trait BlockDevice: Send + Sync {
         None
     }
 
-    /// What its flash translation layer did and holds, if it has one. Never waits for a command.
+    /// Counters and content of its flash translation layer, if it has one. Never waits for a
+    /// command.
     fn flash_counts(&self) -> Option<FlashCounts> {
         None
     }

@@ -33,7 +33,7 @@ pub enum OpenMode {
     ReadWrite,
 }
 
-/// Whether reads and writes pass the page cache.
+/// Use of the page cache by reads and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direct {
     /// Past the page cache if the file system allows it and that means DMA.
@@ -43,10 +43,10 @@ pub enum Direct {
     Off,
 }
 
-/// How a device is opened.
+/// Options for opening a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Whether reads and writes pass the page cache.
+    /// Use of the page cache by reads and writes.
     pub direct: Direct,
 }
 

@@ -1,7 +1,7 @@
-//! What a flash translation layer did.
+//! Counters of a flash translation layer.
 
-/// What the flash translation layer of a device did since the format, and what it holds now. Pages
-/// and blocks are those of the layer.
+/// Work of a device's flash translation layer since the format, and its present content. Pages and
+/// blocks are those of the layer.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct FlashCounts {
     /// Pages that hosts wrote.

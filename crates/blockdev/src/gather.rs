@@ -71,7 +71,7 @@ pub struct Sum {
 pub struct Gather {
     /// The caller's own number for it.
     pub tag: u64,
-    /// Where the bytes go.
+    /// Destination of the bytes.
     pub buffer: AlignedBuffer,
     /// The pieces.
     pub parts: Vec<Part>,

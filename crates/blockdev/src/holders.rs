@@ -1,4 +1,4 @@
-//! Who holds a block device, so that it cannot be opened alone.
+//! Holders of a block device, which keep it from being opened alone.
 
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -64,7 +64,7 @@ impl Search<'_> {
         found
     }
 
-    /// Who holds this device itself.
+    /// The holders of this device itself.
     fn of_device(&self, place: &Path, number: &str) -> Vec<String> {
         let holder = |place: &PathBuf| {
             let (short, long) = (name(place), read(&place.join("dm/name")));
@@ -112,7 +112,7 @@ fn read(path: &Path) -> Option<String> {
     Some(std::fs::read_to_string(path).ok()?.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// What a folder holds, in order.
+/// Entries of a folder, in order.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut entries: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();

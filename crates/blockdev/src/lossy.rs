@@ -4,10 +4,10 @@ use crate::IoError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Who asks for something.
+/// The sender of a request.
 #[derive(Debug, Clone)]
 pub struct Asker {
-    /// What tells this host from all others; zeros for this process itself.
+    /// Identifier of this host among all others; zeros for this process itself.
     pub host: [u8; 32],
     /// True once the connection is gone over which the answer goes.
     pub gone: Arc<AtomicBool>,
@@ -31,8 +31,8 @@ impl Asker {
 /// A device that may lose writes which it has answered and not flushed, and goes on: the caches of
 /// its drives lost power, and it did not. Each host is told by a Flush of its own that fails.
 pub trait Lossy: Send + Sync {
-    /// How often it has lost writes, as far as it knows. What was written before the count rose may
-    /// be lost. What is answered after that is there.
+    /// Number of times that it has lost writes, as far as it knows. Data written before the count
+    /// rose may be lost. Data answered after that are there.
     fn losses(&self) -> u64;
 
     /// A host writes: losses from now on concern it.

@@ -52,7 +52,7 @@ impl fmt::Debug for Reader {
 
 /// Tags beside the blocks of a device.
 pub trait Tagged: Send + Sync {
-    /// Which.
+    /// Format of the tags.
     fn format(&self) -> TagFormat;
 
     /// Their counters.

@@ -2,7 +2,7 @@
 
 use crate::Random;
 
-/// What a content can become through a fault.
+/// Damage to a content by a fault.
 pub trait Tear: Clone {
     /// The content half programmed. `random` decides how.
     #[must_use]
@@ -30,7 +30,7 @@ impl Tear for Vec<u8> {
     }
 }
 
-/// Which faults a model plays, and how often. All is off by default.
+/// Kinds and rates of the faults that a model plays. All is off by default.
 #[derive(Debug, Clone)]
 pub struct Faults {
     /// Decides every fault.

@@ -1,4 +1,4 @@
-//! What a flash translation layer may ask of flash.
+//! Operations that a flash translation layer needs of flash.
 
 use crate::{BlockId, Geometry, NandError, Nanos, Ppn};
 
@@ -9,7 +9,7 @@ pub struct PageRead<P, O> {
     pub data: Option<P>,
     /// Its out-of-band bytes.
     pub oob: O,
-    /// When the read was done.
+    /// Time at which the read was done.
     pub done: Nanos,
 }
 
@@ -85,7 +85,7 @@ pub trait Nand {
         Ok(())
     }
 
-    /// How often a block was erased.
+    /// Number of erases of a block.
     fn erases(&self, block: BlockId) -> u32;
 
     /// The page that was read last holds what it should, by its tag: later reads of it need not

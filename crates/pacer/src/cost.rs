@@ -1,4 +1,4 @@
-//! What background requests cost that run beside foreground requests: learned by size.
+//! Cost of background requests that run beside foreground requests, learned by size.
 
 use crate::price::Ladder;
 use crate::{Goal, SIZES};

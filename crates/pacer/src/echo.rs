@@ -1,5 +1,5 @@
-//! What ended an idle interval some time ago tells of the next end: daemons come again after about
-//! as long, whenever they began.
+//! Forecast of the end of an idle interval from earlier ends: daemons come again after about as
+//! long, whenever they began.
 //!
 //! Time is cut into slots. Of the ends of long idle intervals, pairs are counted by their lag in
 //! slots; a lag that is met much more often than those around it is an *echo*. How many ends there
@@ -40,12 +40,12 @@ const CONVINCING: f64 = 4.5;
 const PAIRS: f64 = 6.0;
 /// Lags on either side that one is compared with.
 const AROUND: usize = 20;
-/// How much more a lag that is followed counts when others are compared with it: a new one begins
+/// Factor in favour of a lag that is followed when it is compared with others: a new one begins
 /// with empty tables.
 const LOYALTY: f64 = 1.5;
 /// Classes of the product of all factors, 2.5 to an octave as those of rates are.
 pub(crate) const SHIFTS: usize = 17;
-/// What remains of the times in these classes from fit to fit: factors change while they are
+/// Share of the times in these classes that remains from fit to fit: factors change while they are
 /// learned.
 const FRESH: f64 = 0.97;
 
@@ -68,7 +68,7 @@ impl Cell {
 /// when it is made.
 #[derive(Debug, Clone)]
 pub(crate) struct Echo {
-    /// How many slots had a long interval's end, up to and with each of the last slots.
+    /// Number of slots with the end of a long interval, up to and with each of the last slots.
     sums: Vec<u32>,
     /// The last slot of `sums`.
     last: u64,
@@ -235,7 +235,7 @@ impl Echo {
         self.times.iter_mut().for_each(|time| *time *= FRESH);
     }
 
-    /// How far the pairs of a lag exceed those around it, in standard deviations.
+    /// Excess of the pairs of a lag over those around it, in standard deviations.
     fn excess(&self, lag: usize) -> f64 {
         let sum = |from: usize, to: usize| -> f64 {
             self.pairs[REACH - to.min(REACH - 1)..=REACH - from].iter().map(|&pairs| f64::from(pairs)).sum()

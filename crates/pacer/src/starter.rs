@@ -8,7 +8,7 @@ use std::fmt::Debug;
 pub struct Rest {
     /// The time, in nanoseconds.
     pub now: Nanos,
-    /// When the last foreground request was done.
+    /// Time at which the last foreground request was done.
     pub idle_since: Nanos,
     /// Background requests that were started since then.
     pub issued: u32,

@@ -7,10 +7,10 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often the file is looked at before direct writes, at most.
+/// Least time between two looks at the file before direct writes.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What is known of a file.
+/// Facts about a file that tell whether it is intact.
 #[derive(Debug)]
 pub(super) struct Intact {
     /// It had a name when it was opened. One without can lose none.
@@ -22,12 +22,12 @@ pub(super) struct Intact {
     /// It was seen without a name.
     removed: AtomicBool,
     opened: Instant,
-    /// When it was looked at last: nanoseconds after it was opened.
+    /// Time of the last look, in nanoseconds after the file was opened.
     looked: AtomicU64,
 }
 
 impl Intact {
-    /// What is known of a file that was just opened and has `size` bytes.
+    /// The facts about a file that was just opened and has `size` bytes.
     pub(super) fn new(file: &File, size: u64) -> io::Result<Self> {
         Ok(Self {
             linked: file.metadata()?.nlink() != 0,

@@ -1,4 +1,4 @@
-//! Who comes in: associations, their queues, and their end.
+//! Admission of hosts: associations, their queues, and their end.
 
 use super::association::{Controller, Kind, stands};
 use super::subsystem::{Refusal, Subsystem, bad_parameter};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 /// one.
 const OTHERS: usize = 64;
 
-/// How many places are taken.
+/// Counts of places that are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Places {
     /// Associations of hosts.
@@ -23,13 +23,13 @@ pub struct Places {
     pub of_host: usize,
     /// Associations of other nodes, and with the discovery service.
     pub others: [usize; 2],
-    /// How many of each of these there may be.
+    /// Bound on each of these.
     pub most_others: usize,
     /// I/O queues of the association that has most.
     pub queues: usize,
 }
 
-/// How often the most frequent one comes.
+/// Count of the most frequent one.
 fn most<T: Ord>(all: impl Iterator<Item = T>) -> usize {
     let mut counts: BTreeMap<T, usize> = BTreeMap::new();
     all.for_each(|one| *counts.entry(one).or_default() += 1);
@@ -37,7 +37,7 @@ fn most<T: Ord>(all: impl Iterator<Item = T>) -> usize {
 }
 
 impl Subsystem {
-    /// How many places are taken.
+    /// Counts of places that are taken.
     #[must_use]
     pub fn places(&self) -> Places {
         let of = |kind: Kind| self.controllers.values().filter(move |c| c.kind() == kind);

@@ -41,7 +41,7 @@ pub(crate) fn stands(life: &Weak<Life>) -> bool {
     stands
 }
 
-/// What a controller is for.
+/// Purpose of a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A host that uses namespaces.
@@ -65,7 +65,7 @@ pub(crate) struct Controller {
     pub(crate) observer: Arc<AtomicBool>,
     /// The namespaces attached to its host. They do not change during the association.
     pub(crate) attached: Attached,
-    /// Where its host comes from.
+    /// Network address of its host.
     pub(crate) peer: IpAddr,
     pub(crate) cc: u32,
     pub(crate) csts: u32,
@@ -79,10 +79,10 @@ pub(crate) struct Controller {
     pub(crate) former: Vec<Weak<Life>>,
     /// The host has enabled it, and it is not ready yet.
     pub(crate) starting: bool,
-    /// What the host has set.
+    /// Settings made by the host.
     pub(crate) settings: Settings,
     pub(crate) kato_ms: u32,
-    /// When anything came over any of its queues, in nanoseconds.
+    /// Time of the last bytes over any of its queues, in nanoseconds.
     pub(crate) heard: Arc<AtomicU64>,
     /// Events that wait for an AER command, as its dw0.
     pub(crate) events: VecDeque<u32>,
@@ -90,13 +90,13 @@ pub(crate) struct Controller {
     pub(crate) masked: BTreeSet<u8>,
     /// Namespaces that changed since the log was read.
     pub(crate) changed: BTreeSet<u32>,
-    /// What its queues have done, as far as they have ended.
+    /// Sums of its queues that have ended.
     pub(crate) totals: Arc<Totals>,
     pub(crate) errors: VecDeque<ErrorEntry>,
     pub(crate) error_count: u64,
 }
 
-/// What a write of CC asks of the controller.
+/// Task of the controller after a write of CC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Configured {
     /// Nothing more.
@@ -143,7 +143,7 @@ impl Controller {
         }
     }
 
-    /// What it is for.
+    /// Its purpose.
     pub(crate) fn kind(&self) -> Kind {
         match (self.discovery, self.helper) {
             (true, _) => Kind::Discovery,

@@ -36,7 +36,7 @@ const BATCH: usize = 128 << 10;
 /// or nothing: commands and pieces of data count 1, and each range of a Deallocate 1 more.
 const BATCH_WORK: u32 = 512;
 
-/// What became of received bytes.
+/// Result of handing in received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
     /// Bytes that are done with; the caller keeps the rest and hands it in again with what follows.
@@ -48,8 +48,10 @@ pub struct Received {
     /// A command is left for which the medium has no room: the caller hands in the rest again when
     /// it has.
     pub full: bool,
-    /// What was done, however little was answered: commands and pieces of data count 1, and each
-    /// range of a Deallocate 1 more. At most 512, and what the last one added.
+    /// Work done, however little was answered: commands and pieces of data count 1, and each range
+    /// of a Deallocate 1 more. At most 512, and the work of the last one. commands and pieces of
+    /// data count 1, and each range of a Deallocate 1 more. At most 512, and what the last one
+    /// added.
     pub work: u32,
 }
 
@@ -86,10 +88,10 @@ pub(super) struct Queue {
     pub(super) flow_control: bool,
     pub(super) life: Arc<Life>,
     pub(super) epoch: u32,
-    /// When the controller was heard of last.
+    /// Time at which the controller was heard of last.
     pub(super) heard: Arc<AtomicU64>,
     pub(super) counters: Arc<Counters>,
-    /// What it has done, and the sums of its association.
+    /// Sums of this queue, and those of its association.
     pub(super) done: Done,
     pub(super) totals: Arc<Totals>,
     pub(super) kato_ns: u64,
@@ -100,10 +102,10 @@ pub(super) struct Queue {
 #[derive(Debug)]
 pub struct Connection {
     state: State,
-    /// When the present state, or the PDU that has begun, has lasted too long.
+    /// Time at which the present state, or the PDU that has begun, has lasted too long.
     deadline: Option<u64>,
     pub(super) now: u64,
-    /// Where the host came in.
+    /// Address at which the host came in.
     pub(super) local: SocketAddr,
     /// The network address that the host comes from.
     pub(super) peer: IpAddr,
@@ -111,19 +113,19 @@ pub struct Connection {
     framing: Framing,
     pub(super) queue: Option<Queue>,
     pub(super) namespaces: Arc<[Namespace]>,
-    /// How often namespaces have changed, and how often they had when they were looked at.
+    /// Count of changes of namespaces, and the count at the last look.
     pub(super) changes: Arc<AtomicU64>,
     pub(super) changes_seen: u64,
     pub(super) slots: Slots,
     /// Bytes of write data of commands whose data were asked for, and that have not ended.
     asked: u32,
-    /// Who else is asked before data are asked for, and how many bytes were taken there: for what
-    /// was asked for, and for memory that is kept.
+    /// A further judge of how much data may be asked for, and the bytes taken there: for data asked
+    /// for, and for memory that is kept.
     windows: Option<Arc<dyn Windows>>,
     taken: u32,
-    /// When the host last did anything for what it was asked for.
+    /// Time at which the host last did anything for data it was asked for.
     progress: u64,
-    /// When time was last let pass.
+    /// Time of the last tick.
     ticked: u64,
     /// Slots that wait for room, in order.
     waiting: std::collections::VecDeque<u16>,
@@ -131,9 +133,9 @@ pub struct Connection {
     lent: usize,
     /// Work since the caller last handed anything in.
     pub(super) work: u32,
-    /// What the caller has not been told yet.
+    /// Notices that the caller has not taken yet.
     pub(super) notices: Vec<Notice>,
-    /// Why it ends, where that is known.
+    /// Reason for the end, if it is known.
     end: Option<EndReason>,
 }
 

@@ -70,7 +70,7 @@ impl Connection {
     }
 }
 
-/// Which page, and how.
+/// Request for a log page.
 #[derive(Debug, Clone, Copy)]
 struct Asked {
     id: u8,

@@ -1,4 +1,4 @@
-//! Where the subsystem is reached, and what of that a host is told.
+//! Addresses of the subsystem, and the part of them that a host is told.
 
 use super::subsystem::Subsystem;
 use crate::spec::DISCOVERY_NQN;
@@ -12,7 +12,7 @@ impl Subsystem {
         self.ports = ports;
     }
 
-    /// Where hosts reach it.
+    /// Addresses at which hosts reach it.
     #[must_use]
     pub fn ports(&self) -> &[SocketAddr] {
         &self.ports
@@ -58,7 +58,7 @@ fn port_of(ports: &[SocketAddr], here: SocketAddr) -> usize {
     index.unwrap_or(0) + 1
 }
 
-/// What a host that came in at `here` is told of a port; `None` for nothing.
+/// Address of a port for a host that came in at `here`; `None` to hide the port.
 fn told(port: SocketAddr, here: SocketAddr) -> Option<SocketAddr> {
     let ip = port.ip().to_canonical();
     if ip.is_unspecified() {

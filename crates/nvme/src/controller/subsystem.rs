@@ -51,7 +51,7 @@ impl Default for Limits {
     }
 }
 
-/// Who a subsystem is. Stays the same over restarts.
+/// Identity of a subsystem. Stays the same over restarts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// Its name.
@@ -64,7 +64,7 @@ pub struct Identity {
     pub firmware: String,
 }
 
-/// What all connections count.
+/// Counters of all connections.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Read commands.
@@ -92,7 +92,7 @@ pub struct Subsystem {
     pub(super) limits: Limits,
     namespaces: Arc<[Namespace]>,
     pub(super) attachments: Attachments,
-    /// How often namespaces have changed, from 1: a connection that has seen none has seen 0.
+    /// Count of changes of namespaces, from 1: a connection that has seen none has seen 0.
     namespace_changes: Arc<AtomicU64>,
     /// Blocks in use, of namespaces that know it.
     used: BTreeMap<u32, u64>,
@@ -101,7 +101,7 @@ pub struct Subsystem {
     counters: Arc<Counters>,
     pub(super) vendor: VendorSet,
     ana: AnaState,
-    /// How often the access state has changed, from 1: 0 would say that nobody counts.
+    /// Count of changes of the access state, from 1: 0 would say that nobody counts.
     ana_changes: u64,
     /// Associations of hosts that began or ended, and queues that were lost.
     pub(super) changes: u64,
@@ -115,7 +115,7 @@ pub struct Subsystem {
     pub(super) orphans: BTreeMap<[u8; 16], usize>,
     /// I/O queues of associations that have ended, while connections of them stand, by host.
     pub(super) ended: Vec<([u8; 16], Weak<Life>)>,
-    /// Where it is reached: ports 1, 2, ….
+    /// Addresses at which it is reached: ports 1, 2, ….
     pub(super) ports: Vec<SocketAddr>,
     /// Critical warnings of the health page that are the media's.
     media_warnings: u8,
@@ -130,16 +130,16 @@ pub struct HostInfo {
     pub nqn: String,
     /// Its identifier.
     pub id: [u8; 16],
-    /// When anything came from it last: nanoseconds on the clock of the connections.
+    /// Time of the last bytes from it: nanoseconds on the clock of the connections.
     pub heard: u64,
     /// It has said that it writes no namespace, and cannot.
     pub observer: bool,
 }
 
-/// What a subsystem has beyond the specification.
+/// Features of a subsystem beyond the specification.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VendorSet {
-    /// What stands in Identify Controller from byte 3072 on: at most 1024 bytes.
+    /// Bytes of Identify Controller from byte 3072 on: at most 1024.
     pub identify: Vec<u8>,
     /// I/O opcodes from 0x80 on, with their entries of the Commands Supported and Effects log.
     pub commands: Vec<(u8, u32)>,
@@ -189,7 +189,7 @@ impl Subsystem {
         }
     }
 
-    /// Who it is.
+    /// Its identity.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.identity
@@ -217,7 +217,7 @@ impl Subsystem {
         (Arc::clone(&self.namespaces), self.namespace_changes.load(Ordering::Acquire))
     }
 
-    /// Where connections look whether namespaces have changed.
+    /// Counter by which connections notice that namespaces have changed.
     pub(super) fn namespace_changes(&self) -> &Arc<AtomicU64> {
         &self.namespace_changes
     }
@@ -235,14 +235,14 @@ impl Subsystem {
         &self.vendor
     }
 
-    /// What connections count.
+    /// Counters of all connections.
     #[must_use]
     pub fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
 
-    /// How many associations of hosts it has, those of other nodes and of the discovery service's
-    /// readers not counted.
+    /// Number of associations of hosts, without those of other nodes and of the discovery service's
+    /// readers.
     #[must_use]
     pub fn hosts(&self) -> usize {
         self.controllers.values().filter(|c| Self::counts(c)).count()
@@ -267,7 +267,7 @@ impl Subsystem {
             .collect()
     }
 
-    /// How often an association of a host that may write began or ended, or lost a queue.
+    /// Count of associations of hosts that may write which began or ended, or lost a queue.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.changes

@@ -11,14 +11,14 @@ use crate::spec::log::DiscoveryEntry;
 
 /// Most records of a log that are read.
 pub const MAX_RECORDS: u64 = 1024;
-/// How often a log is read from its beginning, at most.
+/// Most attempts to read a log from its beginning.
 pub const TRIES: u32 = 8;
 /// Bytes that are read at a time.
 const PART: u64 = 64 << 10;
 /// Bytes of the header and of each record.
 const LEN: u64 = DiscoveryEntry::LEN as u64;
 
-/// Why a log cannot be read.
+/// A log that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DiscoveryError {
     /// It changes all the time.
@@ -71,7 +71,7 @@ impl Default for DiscoveryReader {
 }
 
 impl DiscoveryReader {
-    /// What to read next.
+    /// The part to read next.
     #[must_use]
     pub fn wanted(&self) -> Part {
         match self.state {

@@ -9,7 +9,7 @@ use pumice_protect::digest;
 /// Bytes that may follow the header of a term request.
 const MAX_TERM_DATA: usize = 128;
 
-/// What the receiving end knows when a PDU arrives.
+/// Facts that the receiving end knows when a PDU arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Framing {
     /// True if this end is the controller: PDUs come from a host.

@@ -6,7 +6,7 @@ use crate::bytes::{put, u16_at, u32_at, u64_at};
 /// The only group: every namespace is in it.
 pub const GROUP: u32 = 1;
 
-/// How well a group is reached.
+/// Access state of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum AnaState {

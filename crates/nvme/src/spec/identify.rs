@@ -10,7 +10,7 @@ use pumice_protect::guard::Guard;
 /// Bytes of every Identify answer.
 pub const LEN: usize = 4096;
 
-/// What is asked for.
+/// Kinds of structures that Identify asks for.
 pub mod cns {
     /// A namespace.
     pub const NAMESPACE: u8 = 0x00;
@@ -35,7 +35,7 @@ pub mod cns {
 /// The most data that one command moves, as a power of two of 4096 bytes: 1 MiB.
 pub const MDTS: u8 = 8;
 
-/// What an Identify Controller answer says beyond what is the same for every controller.
+/// Fields of Identify Controller that differ between controllers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Controller {
     /// Serial number, at most 20 bytes.
@@ -81,7 +81,7 @@ pub const KAS: u16 = 10;
 pub const OAES_NAMESPACES: u32 = 1 << 8;
 /// Event: the state of a group of namespaces changed.
 pub const OAES_ANA: u32 = 1 << 11;
-/// What an I/O controller reports.
+/// Events that an I/O controller reports.
 pub const OAES: u32 = OAES_NAMESPACES | OAES_ANA;
 /// Most seconds that a group may take to change its state.
 const ANATT: u8 = 10;

@@ -1,4 +1,4 @@
-//! What a command ended with.
+//! Statuses of commands.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What a connection tells of itself: its notices, and the end of its association.
+//! Reports of a connection: its notices, and the end of its association.
 
 use super::{Connection, Queue};
 use crate::controller::notice::{EndReason, Ended, Notice, Totals, Who};
@@ -34,7 +34,7 @@ impl Queue {
 }
 
 impl Connection {
-    /// What has happened since this was asked last.
+    /// Takes the notices since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }

@@ -1,4 +1,4 @@
-//! What time does to a connection: deadlines, silence, the end of its controller.
+//! Effects of time on a connection: deadlines, silence, the end of its controller.
 
 use super::{Connection, PATIENCE, State};
 use crate::controller::notice::EndReason;
@@ -91,9 +91,9 @@ impl Connection {
         !silent && self.slots.find(late).is_none()
     }
 
-    /// Why the host of an admin queue is taken for dead, where it is. The keep-alive timer runs
-    /// while the controller is at work: a host says nothing while it waits for that, or for the end
-    /// of a shutdown.
+    /// Reason for taking the host of an admin queue for dead, if there is one. The keep-alive timer
+    /// runs while the controller is at work: a host says nothing while it waits for that, or for
+    /// the end of a shutdown.
     fn is_forsaken<A: Access>(&mut self, access: &A) -> Option<EndReason> {
         let at_work = self.with_controller(access, |controller| controller.is_at_work()).unwrap_or(false);
         let now = self.now;
