@@ -31,7 +31,7 @@ const E2E: [Program; 9] = [
     ("xz", "xz-utils"),
 ];
 
-/// Whether this process may install packages: as root, or in CI.
+/// Returns whether this process may install packages: as root, or in CI.
 pub(crate) fn may_install() -> bool {
     std::env::var_os("CI").is_some() || std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
 }

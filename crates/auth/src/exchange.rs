@@ -24,9 +24,8 @@ pub struct Proof {
     pub group: Group,
     /// True if the controller has proven itself too.
     pub mutual: bool,
-    /// Key that the peer proved: 0 the current one, 1 the next one. 0 the current one, 1 the next
-    /// one. At a controller it is the key of the host. At a host it is the key of the controller,
-    /// or 0 if that did not prove itself.
+    /// Key that the peer proved: 0 the current one, 1 the next one. At a controller it is the
+    /// key of the host. At a host it is the key of the controller, or 0 if that did not prove itself.
     pub key: usize,
 }
 

@@ -79,7 +79,7 @@ pub(crate) struct Class {
     pub(crate) period: Duration,
     /// Hosts that each attacker says it is, about.
     pub(crate) hosts_each: u64,
-    /// Whether there are parity commands among what it sends.
+    /// True if there are parity commands among what it sends.
     pub(crate) parity: bool,
     begin: fn(&mut Attacker) -> io::Result<Box<dyn Attack>>,
 }

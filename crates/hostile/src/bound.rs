@@ -33,7 +33,7 @@ pub(crate) struct Load {
     pub(crate) queues: u64,
     /// Threads of the node that serve connections.
     pub(crate) cores: u64,
-    /// Whether there are parity commands.
+    /// True if there are parity commands.
     pub(crate) parity: bool,
 }
 

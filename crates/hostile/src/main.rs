@@ -134,7 +134,7 @@ fn watch(limit: Duration) -> Sender<&'static str> {
     begin
 }
 
-/// Whether every bound was kept.
+/// Returns whether every bound was kept.
 fn run(args: &Args) -> Result<bool, Failed> {
     let names = || {
         let trials = TRIALS.iter().map(|trial| trial.name);

@@ -310,7 +310,7 @@ pub(crate) fn refused(mut stream: &TcpStream) -> io::Result<()> {
     }
 }
 
-/// Whether an error says that nothing came in time.
+/// Returns whether an error says that nothing came in time.
 pub(crate) fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }

@@ -12,9 +12,9 @@ pub enum Charge {
     /// well. The strict way, for live use.
     Queued,
     /// Time that each foreground request near background work took in excess of its like without:
-    /// for drives that serve requests side by side, and for any other. for drives that serve
-    /// requests side by side, and for any other. `Priced` starts beside foreground requests too,
-    /// where that buys more bytes for the slowdown than waiting for idleness.
+    /// for drives that serve requests side by side, and for any other. `Priced` starts beside
+    /// foreground requests too, where that buys more bytes for the slowdown than waiting for
+    /// idleness.
     Measured,
 }
 

@@ -312,8 +312,8 @@ impl Live {
         if self.gap { idle_since.saturating_add(HOLD) } else { 0 }
     }
 
-    /// Decides about a start beside `outstanding` foreground requests: bytes, and expected
-    /// slowdown. bytes, and expected slowdown. Or when to ask again.
+    /// Decides about a start beside `outstanding` foreground requests: bytes and expected
+    /// slowdown, or the time to ask again.
     pub(crate) fn want(
         &mut self,
         now: Nanos,

@@ -19,13 +19,13 @@ use std::collections::BinaryHeap;
 pub struct Load {
     /// The drive's model.
     pub drive: Drive,
-    /// How many.
+    /// Number of clients.
     pub clients: u32,
     /// Bytes of a request, at a random place.
     pub bytes: u64,
     /// Mean of the exponential pause between a client's requests.
     pub think: Nanos,
-    /// How many of them never rest.
+    /// Number of clients that never rest.
     pub steady: u32,
     /// Bytes of a request of the others.
     pub burst_bytes: u64,
@@ -39,7 +39,7 @@ pub struct Load {
     pub seed: u64,
 }
 
-/// Who starts background requests.
+/// Source of background requests.
 #[derive(Debug)]
 pub enum Background {
     /// Nobody.
@@ -50,7 +50,7 @@ pub enum Background {
     Pacer(Box<Pacer>),
 }
 
-/// What was seen.
+/// Measurements of a run.
 #[derive(Debug, Clone)]
 pub struct Seen {
     /// Foreground requests done.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// ones.
 const MORE_THAN_A_DISK: f64 = 140.0;
 
-/// What is known of a device after the first reading.
+/// Facts about a device from the first reading.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Seen {
     /// Reads and writes.
@@ -23,14 +23,14 @@ pub struct Seen {
     pub recorded: u64,
 }
 
-/// What is in a trace.
+/// Content of a trace.
 #[derive(Debug, Clone)]
 pub struct Scan {
     /// Its format.
     pub format: Format,
     /// Its devices.
     pub devices: Devices,
-    /// What is known of each.
+    /// Facts about each device.
     pub seen: Vec<Seen>,
     path: PathBuf,
     kept: Kept,

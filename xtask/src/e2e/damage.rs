@@ -71,7 +71,7 @@ impl Member {
         self.data_offset + stripe * self.chunk
     }
 
-    /// Whether this member holds P of a stripe, or with RAID-6 Q.
+    /// Returns whether this member holds P of a stripe, or with RAID-6 Q.
     fn holds_p(&self, stripe: u64) -> bool {
         self.role == self.disks - 1 - stripe % self.disks
     }
@@ -177,13 +177,13 @@ impl Damage {
         turn_round(&self.member.path, self.offset())
     }
 
-    /// Whether a finding is this damage, by its place.
+    /// Returns whether a finding is this damage, by its place.
     pub(crate) fn is_at(&self, finding: &Finding) -> bool {
         finding.stripe == self.stripe && finding.chunk_offset == self.in_chunk && finding.length == BLOCK
     }
 
-    /// Whether a finding says of this damage all that can be said; RAID-5 has one equation, and
-    /// names nobody.
+    /// Returns whether a finding says of this damage all that can be said; RAID-5 has one equation,
+    /// and names nobody.
     pub(crate) fn is_named_by(&self, finding: &Finding) -> bool {
         let verdict = if self.member.level == 5 {
             "unlocated"

@@ -104,7 +104,7 @@ impl Running {
         command.spawn().map(|child| Self(Some(child))).map_err(|error| not_run(&error))
     }
 
-    /// Whether it goes on.
+    /// Returns whether it goes on.
     pub(crate) fn goes_on(&mut self) -> bool {
         self.0.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }

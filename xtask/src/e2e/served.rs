@@ -153,12 +153,12 @@ pub(crate) struct Status {
 }
 
 impl Status {
-    /// Whether every member is in sync.
+    /// Returns whether every member is in sync.
     pub(crate) fn is_whole(&self) -> bool {
         self.members.iter().all(|(state, _)| state == "in_sync")
     }
 
-    /// Whether a member is being rebuilt, and at least `least` per mille of it are done.
+    /// Returns whether a member is being rebuilt, and at least `least` per mille of it are done.
     pub(crate) fn has_rebuilt(&self, role: usize, least: u64) -> bool {
         self.members.get(role).is_some_and(|(_, rebuilt)| rebuilt.is_some_and(|part| part >= least))
     }

@@ -110,7 +110,7 @@ fn character(rest: &[u8]) -> usize {
     if rest.get(1 + len) == Some(&b'\'') { len + 2 } else { 1 }
 }
 
-/// Whether `#[cfg(test)]` begins at `at`: seven tokens.
+/// Returns whether `#[cfg(test)]` begins at `at`: seven tokens.
 fn is_mark(tokens: &[Placed], at: usize) -> bool {
     let words = ["#", "[", "cfg", "(", "test", ")", "]"];
     let is = |token: &Token, text: &str| match token {

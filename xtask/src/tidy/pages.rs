@@ -51,7 +51,7 @@ fn spans(text: &str) -> impl Iterator<Item = (usize, &str)> {
     prose.flat_map(|(number, line)| line.split('`').skip(1).step_by(2).map(move |span| (number + 1, span)))
 }
 
-/// Whether a source defines an item: `name`, or `Type::name`, whose last name counts.
+/// Returns whether a source defines an item: `name`, or `Type::name`, whose last name counts.
 fn defines(source: &str, item: &str) -> bool {
     let name = item.trim_end_matches("()").rsplit("::").next().unwrap_or(item);
     let tokens = all(source);

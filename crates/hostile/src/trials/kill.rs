@@ -41,7 +41,7 @@ impl Content {
         }
     }
 
-    /// Whether a read brought all of it.
+    /// Returns whether a read brought all of it.
     fn is(self, status: Status, read: &[u8]) -> bool {
         match self.bytes() {
             None => Status(status.code()) == Status::READ_ERROR,
@@ -50,8 +50,8 @@ impl Content {
     }
 }
 
-/// Whether what was read of a piece can be, if it may hold each of these, block by block: a command
-/// without an answer was carried out, or not, or for some blocks.
+/// Returns whether what was read of a piece can be, if it may hold each of these, block by block: a
+/// command without an answer was carried out, or not, or for some blocks.
 fn is_right(may: &[Content], status: Status, read: &[u8]) -> bool {
     if !status.is_success() {
         return may.iter().any(|content| content.is(status, read));

@@ -123,8 +123,8 @@ fn refuses_writes(node: &Node) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Whether a node ended because the lost file could not be made durable, and for nothing else: exit
-/// code 3 is also that of a core that panics, and of threads that do not come back.
+/// Returns whether a node ended because the lost file could not be made durable, and for nothing
+/// else: exit code 3 is also that of a core that panics, and of threads that do not come back.
 fn is_of_the_loss(ended: &str) -> bool {
     let said = ended.strip_prefix("exit status: 3: ");
     let last = said.and_then(|said| said.rsplit("; ").next()).unwrap_or_default();

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 /// The member that is lost.
 const LOST: Role = Role(0);
 const BLOCK: u64 = 4096;
-/// How long a change of members may take.
+/// Longest time for a change of members.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Measures a volume over drives in memory: full stripes, single blocks at depth 1 and 32, reads
@@ -54,11 +54,11 @@ pub(crate) struct VolumeArgs {
     /// Node processes that have the drives; 0: the drives are in this process
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(0..=16))]
     nodes: u16,
-    /// Where parity is computed: on: by the nodes, if that moves fewer bytes over this machine's
-    /// links; off: by this machine; auto: where it is faster, by measurement
+    /// Place of the parity computation: on: by the nodes, if that moves fewer bytes over this
+    /// machine's links; off: by this machine; auto: where it is faster, by measurement
     #[arg(long, value_enum, default_value = "on")]
     offload: Switch,
-    /// How rows are protected against a crash
+    /// Protection of rows against a crash
     #[arg(long, value_enum, default_value = "log")]
     consistency: Mode,
     /// Seconds of each measurement
@@ -239,7 +239,7 @@ impl World {
         Ok(Counts { status, sockets })
     }
 
-    /// What moved since `before`, for each of `bytes`.
+    /// Bytes moved since `before`, for each of `bytes`.
     fn moved(&self, before: &Counts, bytes: u64) -> Result<(Moved, u64, u64), Failure> {
         let after = self.counts()?;
         let (now, then) = (&after.status, &before.status);
@@ -382,7 +382,7 @@ fn rebuild(world: &World, chunk: u64) -> Result<Case, Failure> {
     Ok(Case { per_byte, near_writes, far_writes, ..whole("rebuild", chunk, chunks, seconds) })
 }
 
-/// What is done to a whole drive.
+/// A case of work on a whole drive.
 fn whole(work: &'static str, chunk: u64, chunks: u64, seconds: f64) -> Case {
     Case {
         work,

@@ -49,9 +49,7 @@ pub struct Received {
     /// it has.
     pub full: bool,
     /// Work done, however little was answered: commands and pieces of data count 1, and each range
-    /// of a Deallocate 1 more. At most 512, and the work of the last one. commands and pieces of
-    /// data count 1, and each range of a Deallocate 1 more. At most 512, and what the last one
-    /// added.
+    /// of a Deallocate 1 more. At most 512, and the work of the last one.
     pub work: u32,
 }
 

@@ -17,7 +17,7 @@ const MICROSECOND: u64 = 1_000;
 /// Operations of the trace whose table entries are prefetched together.
 const AHEAD: usize = 16;
 
-/// What is replayed.
+/// Source of the requests that are replayed.
 #[derive(Debug, Clone)]
 pub enum Source {
     /// A trace in a file.
@@ -31,24 +31,24 @@ pub enum Source {
 pub struct Fdp {
     /// Pages of a reclaim unit.
     pub unit_pages: u32,
-    /// Whether the drive keeps pages of different handles apart when it moves them.
+    /// True if the drive keeps pages of different handles apart when it moves them.
     pub isolated: bool,
 }
 
-/// What to study.
+/// Settings of a study.
 #[derive(Debug, Clone)]
 pub struct Study {
-    /// What is replayed.
+    /// The requests to replay.
     pub source: Source,
-    /// Which schemes.
+    /// The schemes to compare.
     pub schemes: Vec<Scheme>,
     /// Over-provisioning: physical pages beyond the logical ones, as a share of them.
     pub op: f64,
-    /// Whether the trims of the trace are played.
+    /// True if the trims of the trace are played.
     pub trim: bool,
     /// The drive may use every so manieth idle time.
     pub gap_every: u32,
-    /// Which block garbage collection takes.
+    /// The rule by which garbage collection picks a block.
     pub victim: VictimPolicy,
     /// Logical pages; without, as many as the trace has.
     pub drive_pages: Option<u32>,
@@ -69,7 +69,7 @@ pub struct Study {
     pub hash: [HashTimes; 2],
 }
 
-/// What a figure depends on.
+/// Settings on which a figure depends.
 #[derive(Debug, Clone, Serialize)]
 pub struct Settings {
     /// Logical pages.
@@ -80,18 +80,18 @@ pub struct Settings {
     pub pages_per_block: u32,
     /// Over-provisioning as a share of the logical pages.
     pub op: f64,
-    /// Whether trims are played.
+    /// True if trims are played.
     pub trim: bool,
-    /// Which idle times are used.
+    /// Share of idle times that are used: one in so many.
     pub gap_every: u32,
     /// The victim policy.
     pub victim: String,
     /// Runs that differ in the choice between equal victims; the one with the median of copies is
     /// reported.
     pub runs: u32,
-    /// Whether pages of open blocks wait for the next idle time.
+    /// True if pages of open blocks wait for the next idle time.
     pub open_blocks_wait: bool,
-    /// Who places and moves pages.
+    /// The layer that places and moves pages.
     pub placement: String,
     /// Free blocks that garbage collection keeps beside its own.
     pub reserve_blocks: u32,
@@ -100,7 +100,7 @@ pub struct Settings {
     /// Times of the weak and the strong hash, in microseconds: those of the published scheme, and
     /// this machine's.
     pub hash_us: [[f64; 2]; 2],
-    /// How the streams and latencies are to be understood.
+    /// Remarks on the streams and the latencies.
     pub notes: &'static str,
 }
 
@@ -131,7 +131,7 @@ pub struct Row {
     pub index_bytes: u64,
     /// Pages sent to be looked up that were unique.
     pub false_nd: u64,
-    /// What the figures depend on.
+    /// The settings of the figures.
     pub settings: Settings,
 }
 

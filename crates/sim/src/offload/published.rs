@@ -84,7 +84,7 @@ impl Run {
 pub struct Contradiction {
     /// The figures.
     pub figures: String,
-    /// Why they do not agree, and what the study makes of it.
+    /// Reason why they do not agree, and the study's choice.
     pub why: String,
 }
 

@@ -20,7 +20,7 @@ const PARSERS: usize = 4;
 /// Blocks that wait at each place.
 const WAITING: usize = 2;
 
-/// What a block holds, in the trace's own time. Devices are numbered as they appear in the block.
+/// Content of a block, in the trace's own time. Devices are numbered as they appear in the block.
 struct Part {
     requests: Vec<Request>,
     devices: Devices,

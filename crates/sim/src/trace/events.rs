@@ -6,14 +6,14 @@ use pumice_pacer::Nanos;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// How far a line may be behind one of another CPU.
+/// Longest time by which a line may be behind one of another CPU.
 const WINDOW: Nanos = 1_000_000_000;
 /// Events that wait for their place in time, at most.
 const WAITING: usize = 65_536;
 /// CPUs of one machine, at most.
 const CPUS: u64 = 65_536;
 
-/// What happens to a request.
+/// Steps in the life of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
     Queued,
@@ -65,7 +65,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Whether an event of a CPU may come now; by how much it is late if not.
+    /// Time by which an event of a CPU is late; `None` if it may come now.
     pub(crate) fn late(&self, cpu: u64, at: Nanos) -> Option<Nanos> {
         let own = self.cpus.get(cpu as usize).copied().unwrap_or(0);
         (at < own || at < self.taken).then(|| own.max(self.taken) - at)

@@ -18,7 +18,7 @@ use std::path::Path;
 /// Requests without completion that are kept while their completion is looked for.
 const OPEN: usize = 4_096;
 
-/// What some editors put before the first line of UTF-8.
+/// Bytes that some editors put before the first line of UTF-8.
 const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
 
 enum State {
@@ -140,8 +140,8 @@ impl TraceReader {
         })
     }
 
-    /// What follows the header of a comma-separated trace of which no request was taken, and its
-    /// columns; `None` for other traces.
+    /// Takes the input behind the header of a comma-separated trace of which no request was taken,
+    /// and its columns; `None` for other traces.
     pub(super) fn into_csv(self) -> Option<(Box<dyn BufRead + Send>, Columns)> {
         match self.state {
             State::Csv(columns) => Some((self.input, columns)),
@@ -155,7 +155,7 @@ impl TraceReader {
         self.format
     }
 
-    /// Whether the format tells response times.
+    /// Returns whether the format tells response times.
     #[must_use]
     pub fn has_responses(&self) -> bool {
         match &self.state {

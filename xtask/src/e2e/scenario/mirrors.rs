@@ -110,7 +110,8 @@ impl Damage {
         })
     }
 
-    /// Whether a finding says of it all that can be said: of two copies not which one it is.
+    /// Returns whether a finding says of it all that can be said: of two copies not which one it
+    /// is.
     fn is_named_by(&self, finding: &Finding) -> bool {
         let named = match self.holders.len() {
             2 => finding.verdict == "copies_differ" && finding.members == self.holders,

@@ -42,7 +42,7 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
-    /// Whether it is part of what was asked for.
+    /// Returns whether it is part of what was asked for.
     pub(crate) fn is_wanted(&self, options: &Options) -> bool {
         match &options.only {
             Some(name) => self.name == name,
