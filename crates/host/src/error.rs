@@ -155,8 +155,8 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// Whether a node, or the connection to it, is lost: the same call may succeed over a new
-    /// connection.
+    /// Returns whether a node, or the connection to it, is lost: the same call may succeed over a
+    /// new connection.
     pub(crate) fn is_lost_connection(&self) -> bool {
         matches!(self, Self::Node(error) if error.kind() == ErrorKind::Unreachable)
     }

@@ -34,7 +34,7 @@ pub enum SyncAction {
 /// The state of an array in md.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Md {
-    /// Whether it runs, and may be written.
+    /// True if it runs, and may be written.
     pub runs: bool,
     /// What it is doing.
     pub action: SyncAction,
@@ -147,7 +147,7 @@ pub struct Plan {
     pub left: Vec<(u64, Reason)>,
 }
 
-/// Whether drives refuse all bytes of a finding, so that md's check rewrites them.
+/// Returns whether drives refuse all bytes of a finding, so that md's check rewrites them.
 #[must_use]
 pub fn is_refused(finding: &Finding) -> bool {
     finding.verdict == Verdict::Unreadable || finding.is_convicted()
@@ -233,7 +233,7 @@ pub struct Healing {
     at_start: Option<BTreeMap<String, u64>>,
     /// Blocks of the stripes that were begun.
     blocks: u64,
-    /// Whether limits were set that are to be restored.
+    /// True if limits were set that are to be restored.
     limits: bool,
     /// The sector at the end of each member.
     end: u64,
@@ -277,7 +277,7 @@ impl Healing {
         self.give_up(Reason::Stopped);
     }
 
-    /// Whether the limits have been restored, or were never set.
+    /// Returns whether the limits have been restored, or were never set.
     #[must_use]
     pub const fn is_restored(&self) -> bool {
         !self.limits

@@ -54,7 +54,7 @@ impl Machine {
         }
     }
 
-    /// Whether a file that was made for `kind` and `digest` may be this machine's.
+    /// Returns whether a file that was made for `kind` and `digest` may be this machine's.
     fn may_be(&self, kind: &str, digest: &str) -> bool {
         self.kind != kind || self.digest == digest
     }
@@ -156,7 +156,7 @@ impl Instance {
         }
     }
 
-    /// Whether it is the same at the next start.
+    /// Returns whether it is the same at the next start.
     #[must_use]
     pub const fn is_kept(&self) -> bool {
         self.kept

@@ -40,7 +40,7 @@ impl StripeLock {
         Self { members, _held: held }
     }
 
-    /// Whether a member has everything that was written to the stripes.
+    /// Returns whether a member has everything that was written to the stripes.
     pub(crate) fn has(&self, role: Role) -> bool {
         self.members.contains(&role)
     }

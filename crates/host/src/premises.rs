@@ -173,7 +173,7 @@ impl Premises {
         joined.map(|role| Difference::Joined { role: *role, device: None })
     }
 
-    /// Whether they can be those of an array of this shape.
+    /// Returns whether they can be those of an array of this shape.
     pub(crate) fn is_possible(&self, raid_disks: u16, stripes: u64) -> bool {
         let fits = |member: &ReadMember| member.role < raid_disks && member.stripes <= stripes;
         self.members.iter().all(fits) && self.members.windows(2).all(|pair| pair[0].role < pair[1].role)

@@ -195,7 +195,7 @@ pub struct Report {
     pub read: Vec<ReadMember>,
     /// The array's event counts.
     pub events: EventCounts,
-    /// Whether a member was absent from any stripe of the range.
+    /// True if a member was absent from any stripe of the range.
     pub degraded: bool,
     /// The absent members.
     pub absent: Vec<AbsentMember>,

@@ -215,7 +215,7 @@ impl StateFiles {
     }
 }
 
-/// Whether an error means that a folder takes no new file, and may be read all the same.
+/// Returns whether an error means that a folder takes no new file, and may be read all the same.
 fn is_unwritable(kind: ErrorKind) -> bool {
     matches!(
         kind,

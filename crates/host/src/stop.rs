@@ -55,7 +55,7 @@ impl Stop {
         listeners.iter().for_each(|(_, listener)| listener());
     }
 
-    /// Whether the wish was uttered.
+    /// Returns whether the wish was uttered.
     #[must_use]
     pub fn is_raised(&self) -> bool {
         self.lock().raised

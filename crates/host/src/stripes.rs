@@ -21,12 +21,12 @@ pub(crate) struct Tags {
 }
 
 impl Tags {
-    /// Whether a block differs from its tag, or has lost it.
+    /// Returns whether a block differs from its tag, or has lost it.
     pub(crate) fn is_faulty(&self) -> bool {
         self.judged.iter().any(|judged| matches!(judged.opinion, Opinion::Differs(_) | Opinion::Lost))
     }
 
-    /// Whether a block differs from its tag.
+    /// Returns whether a block differs from its tag.
     pub(crate) fn differs(&self) -> bool {
         self.judged.iter().any(|judged| matches!(judged.opinion, Opinion::Differs(_)))
     }

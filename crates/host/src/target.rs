@@ -96,7 +96,7 @@ impl View {
         self.classes[0].rows()
     }
 
-    /// Whether a member's drive has tags.
+    /// Returns whether a member's drive has tags.
     pub(crate) fn has_tags(&self) -> bool {
         self.shares.iter().any(|share| share.tags.iter().any(Option::is_some))
     }
@@ -201,7 +201,7 @@ impl Target {
         Self { locks: Some(locks), ..self }
     }
 
-    /// Whether somebody writes the array meanwhile, and locks stripes.
+    /// Returns whether somebody writes the array meanwhile, and locks stripes.
     pub(crate) const fn is_locked(&self) -> bool {
         self.locks.is_some()
     }

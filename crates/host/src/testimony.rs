@@ -153,7 +153,7 @@ fn try_set(check: &CheckMatrix, block: &Block, run: &Run, suspects: &[Role], set
     agrees.then_some(Said::Convicted { members, lost, testimony, tags })
 }
 
-/// Whether rebuilt bytes of a member are what can be read of it in a run.
+/// Returns whether rebuilt bytes of a member are what can be read of it in a run.
 fn agrees_beside_gaps(block: &Block, role: Role, run: &Run, bytes: &[u8]) -> bool {
     let Some(chunk) = &block.chunks[role.index()] else { return false };
     let is_lost = |at: u32| block.missing.iter().any(|m| m.role == role && m.range.contains(&at));

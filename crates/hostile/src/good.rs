@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes of one read or write.
 const PIECE: usize = 4096;
-/// How long an answer may take before the connection counts as lost.
+/// Time after which a connection without an answer counts as lost.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Clients of a drive, and their connections: the queues of one, two of the other, and an admin
@@ -30,10 +30,10 @@ pub(crate) const HOSTS: u16 = (DRIVES * OF_DRIVE) as u16;
 /// Commands under way of the second client; it sends as many as the first in the same time.
 const DEPTH: usize = 16;
 
-/// How long they may take to write all that they verify.
+/// Time for writing all that the clients verify.
 const TO_FILL: Duration = Duration::from_secs(120);
 
-/// What the clients have seen.
+/// Observations of the clients.
 #[derive(Debug, Default)]
 struct Seen {
     /// Nanoseconds of each command, from when it was to be sent, since they were taken last.
@@ -48,7 +48,7 @@ struct Seen {
     stop: AtomicBool,
 }
 
-/// What came of it all.
+/// Totals of the clients' observations.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Outcome {
     /// Reads that were compared.
@@ -59,7 +59,7 @@ pub(crate) struct Outcome {
     pub(crate) lost: u64,
     /// Commands that failed.
     pub(crate) refused: u64,
-    /// What was said of the failures, the first of them.
+    /// Messages of the first failures.
     pub(crate) why: Vec<String>,
 }
 

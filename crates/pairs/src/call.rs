@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How a command ended.
+/// Result of a command.
 #[derive(Debug, Clone)]
 pub(crate) struct Done {
     /// `None` if a signal ended it.

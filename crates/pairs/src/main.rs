@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Ports of a cell.
 const PORTS: u16 = 10;
 
-/// What failed.
+/// Failure of a run.
 #[derive(Debug)]
 pub(crate) struct Failed(pub(crate) String);
 
@@ -43,7 +43,7 @@ struct Options {
     /// Only the pairs of the short form
     #[arg(long)]
     short: bool,
-    /// How long the features of a cell go on [default: 20, or 4 with --short]
+    /// Seconds for which the features of a cell go on [default: 20, or 4 with --short]
     #[arg(long)]
     seconds: Option<u64>,
     /// The seed of the load and of the damage
@@ -58,7 +58,7 @@ struct Options {
     /// The program under test
     #[arg(long, default_value = "target/release/pumice")]
     binary: PathBuf,
-    /// Where cells have their files, and failed ones leave their logs
+    /// Folder in which cells have their files, and failed ones leave their logs
     #[arg(long, default_value = "target/pairs")]
     folder: PathBuf,
     /// Write the table of the run here

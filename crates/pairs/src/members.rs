@@ -7,11 +7,12 @@ use crate::world::{SPARE, VOLUME, World, held};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// How long a process that served may need until it can serve again: nodes come back meanwhile.
+/// Time in which a process that served must be able to serve again: nodes come back meanwhile.
 const TO_RETURN: Duration = Duration::from_secs(30);
 
 impl World {
-    /// What the process that serves the volume says of it; `None` if there is none, or it refuses.
+    /// Status of the volume from the process that serves it; `None` if there is none, or it
+    /// refuses.
     pub(crate) fn status(&self) -> Option<Value> {
         let done = self.volume_call(&["status", VOLUME]).ok()?;
         (done.code == Some(0)).then(|| done.json()).filter(Value::is_object)

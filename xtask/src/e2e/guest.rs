@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 /// if this machine has something else to do just then.
 const KERNEL_LINE: &str = "console=ttyS0 quiet loglevel=5 panic=-1 nokaslr mitigations=off random.trust_cpu=1 \
                            rcupdate.rcu_normal_after_boot=0 no_timer_check";
-/// What a healthy kernel does not print.
+/// Words that a healthy kernel does not print.
 const ALARMS: [&str; 6] =
     ["I/O error", "Oops", "BUG:", "Kernel panic", "Call Trace", "blocked for more than"];
 
-/// What init.sh prints between the script's output and the kernel's log.
+/// Line that init.sh prints between the script's output and the kernel's log.
 const KERNEL_LOG: &str = "-- the kernel's log";
 
 /// The machine that a scenario wants.
@@ -109,7 +109,7 @@ impl Guest {
         }
     }
 
-    /// What the guest has reported up to now under a name.
+    /// Number that the guest last reported under a name.
     pub(crate) fn number(&self, key: &str) -> Result<u64, Failed> {
         self.report.number(key)
     }
@@ -181,7 +181,7 @@ impl Guest {
         }
     }
 
-    /// What went wrong, with the guest's own word for it and the end of its console.
+    /// Failure with the guest's own reason and the end of its console.
     fn lost(&self, what: &str) -> Failed {
         let printed = fs::read(&self.console).unwrap_or_default();
         let printed = String::from_utf8_lossy(&printed);
@@ -196,7 +196,7 @@ impl Guest {
     }
 }
 
-/// What came over the line.
+/// Result of listening to the guest.
 enum Heard {
     Word(Word),
     /// Not in time.

@@ -6,7 +6,7 @@ use crate::run::Failed;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-/// What scrubbing an array takes that a kernel is writing to, over nodes.
+/// Options for scrubbing an array that a kernel is writing to, over nodes: none.
 const LIVE: [&str; 0] = [];
 /// Verdicts that say "not known while it is being written to". They name no damage.
 const UNDECIDED: [&str; 1] = ["busy"];
@@ -35,10 +35,10 @@ pub(crate) struct ReadMember {
     pub(crate) stripes: u64,
 }
 
-/// What a pass said.
+/// Report of a pass.
 pub(crate) struct Pass {
     pub(crate) result: String,
-    /// Why it stopped early.
+    /// Reason for an early stop.
     pub(crate) stopped: Option<String>,
     /// By role.
     pub(crate) read: Vec<ReadMember>,
@@ -127,7 +127,7 @@ impl Drop for Running {
     }
 }
 
-/// How much some passes judged.
+/// Sums of the judgements of some passes.
 #[derive(Default)]
 pub(crate) struct Judged {
     pub(crate) passes: u64,
@@ -177,7 +177,7 @@ pub(crate) fn as_they_are(binary: &Path, state: &Path, drives: &[String]) -> Res
     pass(binary, state, &["--allow-in-use", "--assume-settled", "--settle", "100ms"], drives)
 }
 
-/// How a scrub names all drives of nodes.
+/// Names of all drives of nodes in a scrub.
 pub(crate) fn urls(ports: &[u16]) -> Vec<String> {
     ports.iter().map(|port| format!("nvme://127.0.0.1:{port}")).collect()
 }

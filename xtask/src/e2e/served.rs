@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long the process may take to end well.
+/// Time for the process to end well.
 const ENDING: Duration = Duration::from_secs(60);
-/// How long a rebuild or a change of state may take on a busy machine.
+/// Time for a rebuild or a change of state on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// How a volume is served.
+/// Settings of a served volume.
 #[derive(Clone)]
 pub(crate) struct Setting {
     pub(crate) binary: PathBuf,
@@ -144,7 +144,7 @@ impl Drop for Served {
     }
 }
 
-/// What `status` says.
+/// Report of `status`.
 #[derive(Debug)]
 pub(crate) struct Status {
     pub(crate) state: String,

@@ -1,4 +1,4 @@
-//! Which sources are the product's and which are tests.
+//! Separation of the product's sources from tests.
 
 use super::Tree;
 use super::lexer::test_modules;

@@ -81,13 +81,13 @@ impl Verdict {
         }
     }
 
-    /// Whether it leaves open which members are damaged.
+    /// Returns whether it leaves open which members are damaged.
     #[must_use]
     pub const fn leaves_members_open(self) -> bool {
         matches!(self, Self::Unlocated | Self::Ambiguous | Self::Busy)
     }
 
-    /// Whether it concerns copies of a mirror that differ, which alone is not damage.
+    /// Returns whether it concerns copies of a mirror that differ, which alone is not damage.
     #[must_use]
     pub const fn is_of_copies(self) -> bool {
         matches!(self, Self::Copy | Self::CopiesDiffer)

@@ -35,7 +35,7 @@ impl Model {
         Self { md, end, bad: Vec::new(), told: Vec::new(), fails_at: None, deaf: false, busy: 0, refuses: 0 }
     }
 
-    /// Whether the order was taken.
+    /// Returns whether the order was taken.
     fn tell(&mut self, order: &Order) -> bool {
         self.told.push(order.clone());
         if matches!(order, Order::Limit { .. } | Order::Check) && self.refuses > 0 {

@@ -26,7 +26,7 @@ pub(crate) trait Work {
     /// How far the work is.
     fn progress(&self) -> Progress;
 
-    /// Whether the pass has reached its limit of findings.
+    /// Returns whether the pass has reached its limit of findings.
     fn is_too_much(&self) -> bool;
 
     /// Saves progress if it is time to, and looks whether what was read still holds.
@@ -45,7 +45,7 @@ pub(crate) struct Course<'t> {
     pub(crate) stop: &'t Stop,
     pub(crate) schedule: Schedule,
     retry: Retry,
-    /// Whether lost connections are re-established. Not while members are held for writing, because
+    /// True if lost connections are re-established. Not while members are held for writing, because
     /// others may have written since the hold was lost.
     may_reconnect: bool,
     /// How often lost connections were re-established.

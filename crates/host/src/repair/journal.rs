@@ -103,7 +103,7 @@ pub(super) fn decode(file: &[u8]) -> Result<(Intent, EntryId), BadJournal> {
 pub struct Journal {
     store: Arc<dyn Store>,
     name: String,
-    /// Whether a repair has begun that was not settled.
+    /// True if a repair has begun that was not settled.
     open: Cell<bool>,
 }
 

@@ -76,7 +76,7 @@ pub(crate) struct Site<'s> {
 }
 
 impl Site<'_> {
-    /// Whether every lost sector of a finding was rewritten, together with other bytes.
+    /// Returns whether every lost sector of a finding was rewritten, together with other bytes.
     pub(crate) fn has_rewritten(&self, finding: &Finding) -> bool {
         let covered = |lost: &LostPlace| {
             let of_member = || self.written.iter().filter(|(role, _)| role.0 == lost.member);
@@ -95,7 +95,7 @@ impl<'t> Repairer<'t> {
         Self { target, books, policy }
     }
 
-    /// Whether nothing is written.
+    /// Returns whether nothing is written.
     pub(crate) fn is_dry(&self) -> bool {
         self.books.is_none()
     }

@@ -18,7 +18,7 @@ pub(crate) struct Change {
     /// Its present bytes; `None` for sectors that it refuses.
     pub(crate) old: Option<Vec<u8>>,
     pub(crate) new: Vec<u8>,
-    /// Whether tags convict the present bytes, and are those of the new ones.
+    /// True if tags convict the present bytes, and are those of the new ones.
     pub(crate) convicted: bool,
 }
 

@@ -93,7 +93,7 @@ pub struct Record {
     pub old: OldBytes,
     /// The bytes after it; as many.
     pub new: Vec<u8>,
-    /// Whether the tags of its blocks stay as they are, because they convicted the old bytes (R26).
+    /// True if the tags of its blocks stay as they are, because they convicted the old bytes (R26).
     pub tags_stay: bool,
 }
 

@@ -151,7 +151,7 @@ fn decide(target: &Target, waiting: &Waiting) -> Result<Decision, HostError> {
     Ok(Decision::Written { new })
 }
 
-/// Whether the member of a record is among the devices.
+/// Returns whether the member of a record is among the devices.
 fn is_there(target: &Target, record: &Record) -> bool {
     target.member(record.role).is_some() && device_uuid(target, record.role) == record.member
 }
@@ -209,7 +209,7 @@ fn classify(now: &[u8], unread: &[bool], record: &Record) -> Content {
     Content::Mixed
 }
 
-/// Whether the stripe's parity holds over the window with the new bytes in place.
+/// Returns whether the stripe's parity holds over the window with the new bytes in place.
 fn holds_with_new(target: &Target, intent: &Intent, start: u32, len: u32) -> Result<bool, HostError> {
     let view = target.view(intent.stripe)?;
     let check = view.check_matrix(intent.stripe);

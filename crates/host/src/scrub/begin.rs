@@ -20,7 +20,7 @@ use std::ops::Range;
 pub(super) struct Begun {
     pub(super) saved: SavedPass,
     pub(super) schedule: Schedule,
-    /// Whether it continues an interrupted pass.
+    /// True if it continues an interrupted pass.
     pub(super) resumed: bool,
 }
 
@@ -200,7 +200,7 @@ pub(super) fn settle_repaired(
     Ok(())
 }
 
-/// Whether the place of a finding is consistent, and can be read, now.
+/// Returns whether the place of a finding is consistent, and can be read, now.
 fn is_consistent(target: &Target, finding: &Finding, stop: &Stop) -> Result<bool, HostError> {
     let _lock = target.lock(finding.stripe..finding.stripe + 1, Purpose::Check, stop)?;
     let view = target.view(finding.stripe)?;

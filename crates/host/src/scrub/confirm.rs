@@ -45,7 +45,7 @@ pub(crate) fn premises_of(array: &Array, reads: Reads<'_>) -> Premises {
     }
 }
 
-/// Whether a pass reads every role, and every member is in sync.
+/// Returns whether a pass reads every role, and every member is in sync.
 pub(crate) fn is_whole(array: &Array, reads: Reads<'_>) -> bool {
     let stripes = array.geometry().stripes();
     let in_sync = |role| array.member(role).is_some_and(|m| m.valid_stripes(array.geometry()) >= stripes);

@@ -236,7 +236,8 @@ pub(crate) fn examine_closely(
     Ok(out)
 }
 
-/// Whether a window of a stripe can be read completely, every equation holds, and no tag differs.
+/// Returns whether a window of a stripe can be read completely, every equation holds, and no tag
+/// differs.
 fn is_sound(
     check: &CheckMatrix,
     view: &View,

@@ -89,7 +89,7 @@ pub(super) struct Pass<'t> {
     state: Option<&'t StateFiles>,
     pub(super) standing: Standing,
     accept_degraded: bool,
-    /// Whether adopted tags are vouched for.
+    /// True if adopted tags are vouched for.
     vouch: bool,
     /// Findings at which this run of the pass stops.
     most_findings: usize,
@@ -108,7 +108,7 @@ pub(super) struct Pass<'t> {
     pub(super) began: Instant,
     seconds_before: f64,
     saved_at: Instant,
-    /// Whether the last save succeeded, or none was tried yet.
+    /// True if the last save succeeded, or none was tried yet.
     is_saving: bool,
     pace: PaceWaits,
     /// Not in `saved`: a resumed pass looks at them anew.

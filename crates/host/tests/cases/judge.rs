@@ -77,8 +77,8 @@ impl Case<'_> {
         self.world.chunk().div_ceil(BLOCK)
     }
 
-    /// Whether a member is damaged on both sides of a byte that happens to be right: the damage
-    /// left it as it was by chance.
+    /// Returns whether a member is damaged on both sides of a byte that happens to be right: the
+    /// damage left it as it was by chance.
     fn is_damaged_around(&self, role: u16, at: usize) -> bool {
         let (good, bad) = (&self.good[usize::from(role)], &self.bad[usize::from(role)]);
         let differs = |range: Range<usize>| range.clone().any(|i| good[i] != bad[i]);

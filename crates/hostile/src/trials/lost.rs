@@ -22,7 +22,7 @@ const PIECES: u32 = 32;
 /// The first piece of the half that is lost.
 const UPPER: u32 = ((DRIVE / 2 - GOOD) / 4096) as u32;
 
-/// What becomes of the file.
+/// Fate of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Loss {
     Truncated,
@@ -33,7 +33,7 @@ enum Loss {
 struct Load {
     number: u32,
     loss: Loss,
-    /// How often each piece of the lower half was written; a write without success may have been
+    /// Number of writes of each piece of the lower half. A write without success may have been
     /// carried out or not, so the piece is left alone then.
     versions: Vec<Option<u64>>,
     outcome: Outcome,

@@ -73,7 +73,7 @@ pub(super) fn scrub(world: &World, clock: &Clock, options: &[&str]) -> Result<()
     Ok(())
 }
 
-/// Where the data of a member begin: a field of its superblock.
+/// Start of the data of a member: a field of its superblock.
 fn data_offset(file: &File) -> std::io::Result<u64> {
     let mut sectors = [0; 8];
     file.read_exact_at(&mut sectors, 4096 + 128)?;

@@ -111,7 +111,7 @@ pub struct EntryRecord {
     pub old: OldBytes,
     /// The SHA-256 of the bytes after it.
     pub new_digest: [u8; 32],
-    /// Whether the tags of its blocks stay as they are, because they convicted the old bytes (R26).
+    /// True if the tags of its blocks stay as they are, because they convicted the old bytes (R26).
     pub tags_stay: bool,
 }
 

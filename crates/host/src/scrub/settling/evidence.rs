@@ -23,17 +23,17 @@ impl HostsSeen {
         self.nodes.iter().flatten().flat_map(|node| &node.hosts).filter(|host| !host.observer)
     }
 
-    /// Whether every node can tell, and none has a host that may write.
+    /// Returns whether every node can tell, and none has a host that may write.
     fn has_no_writer(&self) -> bool {
         self.nodes.iter().all(Option::is_some) && self.writers().next().is_none()
     }
 
-    /// Whether every node reports that no other host is associated.
+    /// Returns whether every node reports that no other host is associated.
     pub(crate) fn is_nobody(&self) -> bool {
         self.nodes.iter().all(|node| node.as_ref().is_some_and(|hosts| hosts.hosts.is_empty()))
     }
 
-    /// Whether no association began or ended between this and `later`.
+    /// Returns whether no association began or ended between this and `later`.
     pub(crate) fn stayed_until(&self, later: &Self) -> bool {
         self.nodes.len() == later.nodes.len()
             && self.nodes.iter().zip(&later.nodes).all(|pair| match pair {
@@ -43,7 +43,7 @@ impl HostsSeen {
             })
     }
 
-    /// Whether the same hosts are associated with every node.
+    /// Returns whether the same hosts are associated with every node.
     pub(crate) fn is_same_everywhere(&self) -> bool {
         let mut nodes = self.nodes.iter().flatten();
         nodes.next().is_none_or(|first| nodes.all(|node| first.same_hosts(node)))
@@ -54,7 +54,7 @@ impl HostsSeen {
         Duration::from_millis(self.writers().map(|host| u64::from(host.silent_ms)).max().unwrap_or(0))
     }
 
-    /// Whether each host that may write was heard of on each node after `moment`.
+    /// Returns whether each host that may write was heard of on each node after `moment`.
     pub(crate) fn heard_since(&self, moment: Moment) -> bool {
         let since = self.asked.saturating_sub(moment).as_millis();
         self.writers().all(|host| u128::from(host.silent_ms) < since)
@@ -133,14 +133,14 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// Whether a clause is in force: each is, but for one that a test leaves out.
+    /// Returns whether a clause is in force: each is, but for one that a test leaves out.
     #[cfg(not(test))]
     #[expect(clippy::unused_self, reason = "in tests a clause can be left out")]
     pub(crate) const fn heeds(&self, _: Clause) -> bool {
         true
     }
 
-    /// Whether a clause is in force: each is, but for one that a test leaves out.
+    /// Returns whether a clause is in force: each is, but for one that a test leaves out.
     #[cfg(test)]
     pub(crate) fn heeds(&self, clause: Clause) -> bool {
         self.without != Some(clause)
@@ -155,8 +155,8 @@ impl Standing {
         }
     }
 
-    /// Whether the hosts that ran the array are gone (S5). Hosts that only read do not replace
-    /// them.
+    /// Returns whether the hosts that ran the array are gone (S5). Hosts that only read do not
+    /// replace them.
     pub(crate) fn is_abandoned(&self, hosts: &HostsSeen) -> bool {
         self.heeds(Clause::Stay) && self.run_by_hosts && hosts.has_no_writer()
     }

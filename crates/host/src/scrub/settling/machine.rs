@@ -30,7 +30,7 @@ impl Patience {
         }
     }
 
-    /// Whether it may help to look again soon.
+    /// Returns whether it may help to look again soon.
     fn tries_again_after(self, clause: Clause) -> bool {
         let slow = matches!(clause, Clause::Bitmap | Clause::Whole | Clause::Timely);
         self == Self::End || !slow

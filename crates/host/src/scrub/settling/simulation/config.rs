@@ -33,7 +33,7 @@ pub(super) struct Config {
     pub(super) held: (u64, u64),
     /// Percent: looks and evidence that take long.
     pub(super) slow_looks: u64,
-    /// Whether the host stops writing for seconds now and then.
+    /// True if the host stops writing for seconds now and then.
     pub(super) pauses: bool,
     /// A crash is due within this time.
     pub(super) crash: Option<u64>,

@@ -315,7 +315,8 @@ impl World {
         self.nodes[k].epoch
     }
 
-    /// Whether the node of a drive remembers a clean superblock of an association that stands.
+    /// Returns whether the node of a drive remembers a clean superblock of an association that
+    /// stands.
     pub(super) fn saw_clean(&self, drive: usize) -> bool {
         let stands = |serial| self.nodes[self.node_of(drive)].associations.iter().any(|a| a.serial == serial);
         self.memories[drive].last().is_some_and(|(serial, _, clean)| clean.is_some() && stands(serial))
@@ -347,14 +348,15 @@ impl World {
         })
     }
 
-    /// Whether the kernel that runs the array here would say that nothing but writes is under way.
+    /// Returns whether the kernel that runs the array here would say that nothing but writes is
+    /// under way.
     pub(super) fn is_settled_here(&self) -> bool {
         let Host { assembled, read_only, faulty, copying, .. } = &self.host;
         let recovers = copying.is_some() || self.host.valid.iter().any(|v| *v < self.config.stripes);
         *assembled && !read_only && *faulty == 0 && !recovers && self.is_whole()
     }
 
-    /// Whether anybody has the array.
+    /// Returns whether anybody has the array.
     pub(super) fn is_assembled(&self) -> bool {
         self.host.assembled
             || self.queue.iter().any(|Reverse((.., e))| matches!(e, Event::Boot | Event::Assemble(_)))
