@@ -25,7 +25,8 @@ pub struct Proof {
     /// True if the controller has proven itself too.
     pub mutual: bool,
     /// Key that the peer proved: 0 the current one, 1 the next one. At a controller it is the
-    /// key of the host. At a host it is the key of the controller, or 0 if that did not prove itself.
+    /// key of the host. At a host it is the key of the controller, or 0 if the controller did not
+    /// prove itself.
     pub key: usize,
 }
 

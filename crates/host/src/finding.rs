@@ -175,7 +175,7 @@ pub struct Finding {
     pub alternatives: Vec<Alternative>,
     /// The strength of the evidence: rules R11 to R14 of `docs/design/repair.md`.
     pub strength: Strength,
-    /// If a member is named and the evidence is not strong: the reasons.
+    /// Reasons for doubt, if a member is named and the evidence is not strong.
     pub doubts: Vec<Doubt>,
     /// True if it is strong only on the assumption that two members are not hit in the very same
     /// bytes (R12).

@@ -13,9 +13,9 @@ const BLOCK: u64 = 4096;
 const SECTOR: u64 = 512;
 /// The increase of a member's `errors` for each block that md corrects: its sectors.
 const ERRORS_OF_BLOCK: u64 = BLOCK / SECTOR;
-/// How long a stripe may take.
+/// Longest time for a stripe.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// How long md may take to begin a check, and how long it may refuse an order as busy.
+/// Longest time for md to begin a check, and longest time for it to refuse an order as busy.
 pub const BEGIN: Duration = Duration::from_secs(10);
 /// Interval between queries of md's state.
 pub const PAUSE: Duration = Duration::from_millis(20);
@@ -36,7 +36,7 @@ pub enum SyncAction {
 pub struct Md {
     /// True if it runs, and may be written.
     pub runs: bool,
-    /// What it is doing.
+    /// Its present action.
     pub action: SyncAction,
     /// Number of missing members.
     pub degraded: u32,
@@ -44,7 +44,7 @@ pub struct Md {
     pub sync_min: u64,
     /// The sector at which a check pauses; `None` for none.
     pub sync_max: Option<u64>,
-    /// How far the check has come, in sectors.
+    /// Progress of the check, in sectors.
     pub completed: Option<u64>,
     /// Stripes of its cache.
     pub cache: u64,

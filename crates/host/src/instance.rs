@@ -14,19 +14,19 @@ const LOCK: &str = "instance.lock";
 const FIRST_LINE: &str = "pumice instance 1";
 /// Most bytes of the file.
 const LIMIT: u64 = 4096;
-/// How long another process may take to make the file.
+/// Longest time for another process to make the file.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Numbers of processes of one machine that connect to nodes at a time, at most.
 const PROCESSES: u32 = 4096;
 
-/// What tells a machine from a clone of it: a kind, and the digest of what was found.
+/// Mark of a machine that a clone of it does not share: a kind, and a digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     kind: &'static str,
     digest: String,
 }
 
-/// Which machine this is.
+/// Identity of this machine.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Instance {
     id: [u8; 16],
@@ -102,7 +102,7 @@ fn random() -> io::Result<[u8; 16]> {
     Ok(id)
 }
 
-/// What a file says.
+/// Content of a file.
 struct Kept<'t> {
     id: [u8; 16],
     kind: &'t str,

@@ -6,7 +6,7 @@ use pumice_units::Role;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// What stripes are locked for.
+/// Purpose of a lock on stripes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// Their members are read: nobody else writes there.

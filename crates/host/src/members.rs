@@ -37,7 +37,7 @@ impl From<&Range<u64>> for StripeRange {
 pub struct AbsentMember {
     /// Its role.
     pub role: u16,
-    /// Why.
+    /// Reason for its absence.
     pub reason: Absence,
     /// Its device; `None` if none was named.
     pub device: Option<String>,

@@ -10,7 +10,8 @@ use std::time::Duration;
 /// The most by which the event count of a whole array moves between two looks without a change of
 /// its state (P4).
 const MOST_EVENTS: u64 = 4;
-/// How long superblocks may be unreadable or contradict each other during a pass (P3).
+/// Longest time for which superblocks may be unreadable or contradict each other during a pass
+/// (P3).
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A member as a pass reads it.
@@ -193,7 +194,7 @@ impl Premises {
     }
 }
 
-/// What a look at the superblocks saw.
+/// Result of a look at the superblocks.
 #[derive(Debug, Clone)]
 pub(crate) enum Seen {
     /// They make an array.
@@ -213,7 +214,7 @@ pub(crate) enum Seen {
     Other(String),
 }
 
-/// What follows from a look.
+/// Conclusion from a look.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Holds {
     /// The premises hold.

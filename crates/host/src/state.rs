@@ -106,7 +106,7 @@ impl StateFiles {
         Self { store, array, read_only: None, _lock: None }
     }
 
-    /// Why nothing can be written in the directory; `None` if it can.
+    /// Reason why nothing can be written in the directory; `None` if it can be written.
     #[must_use]
     pub fn read_only(&self) -> Option<&str> {
         self.read_only.as_deref()
@@ -116,13 +116,13 @@ impl StateFiles {
         format!("{}.{kind}", self.array)
     }
 
-    /// Where the repair journal is.
+    /// Path of the repair journal.
     #[must_use]
     pub fn journal_path(&self) -> PathBuf {
         self.store.path(&self.name("repair"))
     }
 
-    /// What the repair journal says.
+    /// Content of the repair journal.
     ///
     /// # Errors
     /// If it cannot be read, or is none.
@@ -160,7 +160,7 @@ impl StateFiles {
         }
     }
 
-    /// Where the progress file is.
+    /// Path of the progress file.
     #[must_use]
     pub fn progress_path(&self) -> PathBuf {
         self.store.path(&self.name("scrub"))
@@ -172,7 +172,7 @@ impl StateFiles {
         written.map_err(|error| HostError::state(self.progress_path(), "cannot be written", error))
     }
 
-    /// What a healing under way has told md; `None` if there is none.
+    /// Record of the orders that a healing under way has given md; `None` if there is none.
     ///
     /// # Errors
     /// If the record cannot be read, or is none.
@@ -215,7 +215,7 @@ impl StateFiles {
     }
 }
 
-/// Returns whether an error means that a folder takes no new file, and may be read all the same.
+/// Returns whether an error means that a folder takes no new file, but may still be read.
 fn is_unwritable(kind: ErrorKind) -> bool {
     matches!(
         kind,

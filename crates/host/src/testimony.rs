@@ -14,16 +14,16 @@ use std::ops::Range;
 /// Suspects of one run, at most: more than that is a set of stale tags, and not damage.
 const MOST_SUSPECTS: usize = 12;
 
-/// What is said of a run.
+/// Verdict of the tags on a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Said {
     /// Data is damaged.
     Convicted {
         /// The members, in order, with what they should hold.
         members: Vec<(Role, Vec<u8>)>,
-        /// What was rebuilt with them: the lost sectors of these members.
+        /// Bytes that were rebuilt with them: the lost sectors of these members.
         lost: Vec<(Role, Vec<u8>)>,
-        /// What that rests on.
+        /// Basis of the verdict.
         testimony: Testimony,
         /// Members whose tags are damaged.
         tags: Vec<Role>,
@@ -34,7 +34,7 @@ pub(crate) enum Said {
     Ambiguous(Vec<Role>),
 }
 
-/// What tags say of the runs of a block in which some differ.
+/// A run of a block in which some tags differ, and the verdict of the tags on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Heard {
     /// The run; its roles are those that lack it.
@@ -161,8 +161,8 @@ fn agrees_beside_gaps(block: &Block, role: Role, run: &Run, bytes: &[u8]) -> boo
     present.into_iter().all(|((at, present), rebuilt)| present == rebuilt || is_lost(at))
 }
 
-/// Whether bytes fit every tag that there is for a run: the weakest origin of those that differ
-/// from what lies there, if they do.
+/// Weakest origin of the tags that differ from the present bytes of a run, if the new bytes fit
+/// every tag that there is for it; else `None`.
 fn fits(tags: &Tags, run: &Run, bytes: &[u8]) -> Option<Origin> {
     let size = tags.format.block_bytes as usize;
     let first = run.range.start as usize / size;
@@ -210,8 +210,8 @@ pub(crate) fn wrong_blocks(block: &Block, run: &Run, members: &[(Role, Vec<u8>)]
     out
 }
 
-/// Whether the tags of a member acquit it of bytes of a block (R20): those of every block that the
-/// range touches are a witness, and fit.
+/// Testimony of the tags of a member if they acquit it of bytes of a block (R20): those of every
+/// block that the range touches are a witness, and fit.
 pub(crate) fn acquits(block: &Block, role: Role, range: &Range<u32>) -> Option<Testimony> {
     let Tags { format, judged } = block.tags[role.index()].as_ref()?;
     let size = format.block_bytes;

@@ -48,7 +48,7 @@ impl Verdict {
     pub const P: Self = Self::Parity(0);
     /// Only Q disagrees.
     pub const Q: Self = Self::Parity(1);
-    /// Those that are not of a parity row.
+    /// Verdicts that are not of a parity row.
     const OTHERS: [Self; 11] = [
         Self::Member,
         Self::Copy,

@@ -7,7 +7,7 @@ struct Model {
     end: u64,
     /// Blocks that are refused, by member and sector.
     bad: Vec<(String, u64)>,
-    /// What it was told, in order.
+    /// Orders that it was given, in order.
     told: Vec<Order>,
     /// A member fails when the check has come so far.
     fails_at: Option<u64>,

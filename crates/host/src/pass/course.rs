@@ -23,7 +23,7 @@ pub(crate) trait Work {
     /// Counts the last batch as completed.
     fn count_batch(&mut self);
 
-    /// How far the work is.
+    /// Progress of the work.
     fn progress(&self) -> Progress;
 
     /// Returns whether the pass has reached its limit of findings.
@@ -48,7 +48,7 @@ pub(crate) struct Course<'t> {
     /// True if lost connections are re-established. Not while members are held for writing, because
     /// others may have written since the hold was lost.
     may_reconnect: bool,
-    /// How often lost connections were re-established.
+    /// Number of times that lost connections were re-established.
     pub(crate) reconnections: u64,
 }
 

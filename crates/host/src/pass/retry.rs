@@ -16,7 +16,7 @@ const FIRST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(8);
 /// Most attempts in a row.
 const TRIES: u32 = 16;
-/// How long to try to reconnect, by default.
+/// Default time for attempts to reconnect.
 pub const RECONNECT: Duration = Duration::from_secs(60);
 
 /// The times of attempts. Pure steps: the time is an argument.

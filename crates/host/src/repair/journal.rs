@@ -147,7 +147,7 @@ impl Journal {
         Ok(Found::Waiting(Waiting { journal, intent, entry }))
     }
 
-    /// Where it is.
+    /// Path of the journal.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.store.path(&self.name)
@@ -205,7 +205,7 @@ impl Waiting {
         self.entry
     }
 
-    /// Where the journal is.
+    /// Path of the journal.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.journal.path()

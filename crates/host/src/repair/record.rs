@@ -122,7 +122,7 @@ pub(crate) fn device_uuid(target: &Target, role: Role) -> Uuid {
     member.and_then(|member| member.record.superblock.device_uuid).unwrap_or(Uuid([0; 16]))
 }
 
-/// Whether bytes are replaced for the first time, or put back.
+/// Kind of an intent: bytes are replaced for the first time, or put back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A finding is repaired.
@@ -134,7 +134,7 @@ pub enum Kind {
 /// The intended writes of a repair or an undo.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intent {
-    /// Which of the two.
+    /// Its kind.
     pub kind: Kind,
     /// The array's UUID as stored.
     pub array: Uuid,

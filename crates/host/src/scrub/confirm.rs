@@ -52,7 +52,7 @@ pub(crate) fn is_whole(array: &Array, reads: Reads<'_>) -> bool {
     (0..array.geometry().raid_disks()).map(Role).all(|role| reads(role) && in_sync(role))
 }
 
-/// What a look saw: `now` is read from the members of `then`.
+/// Result of a look: `now` is read from the members of `then`.
 pub(crate) fn seen(then: &Array, now: Result<Array, AgainError>, reads: Reads<'_>) -> Seen {
     let now = match now {
         Ok(now) => now,

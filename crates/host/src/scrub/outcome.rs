@@ -79,7 +79,7 @@ pub struct Outcome {
     pub not_named: Vec<Role>,
     /// Traffic of the connections to the nodes, with one value for each node behind a network.
     pub links: Vec<LinkFigures>,
-    /// How often lost connections were re-established.
+    /// Number of times that lost connections were re-established.
     pub reconnections: u64,
     /// Batches checked.
     pub batches: usize,

@@ -18,7 +18,7 @@ const WITHOUT_PACE: Duration = Duration::from_secs(1);
 /// Shortest wait for a rate that is worth a note.
 const WORTH_A_NOTE: Duration = Duration::from_secs(5);
 
-/// What a batch waits for.
+/// Reason for the wait of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Wait {
     /// The hours in which a node's drives are read.
@@ -38,9 +38,9 @@ impl Wait {
 /// The waits of one pass.
 #[derive(Debug, Default)]
 pub(super) struct PaceWaits {
-    /// When the nodes were last found to keep no pace.
+    /// Time at which the nodes were last found to keep no pace.
     without: Option<Instant>,
-    /// What was last said: it is not said again.
+    /// The last note: it is not repeated.
     said: Option<String>,
 }
 

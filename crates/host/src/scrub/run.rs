@@ -27,7 +27,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often progress is saved.
+/// Interval between saves of the progress.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// Fewest judged stripes of a batch for the conclusion that most of them are inconsistent.
 const UNSYNCED_BATCH: u64 = 8;
@@ -118,7 +118,7 @@ pub(super) struct Pass<'t> {
 /// Stripes that were checked although the plan leaves them out.
 #[derive(Debug, Default)]
 pub(super) struct Extra {
-    /// How many.
+    /// Number of stripes.
     pub(super) stripes: u64,
     /// Bytes of all present members in them.
     pub(super) bytes: u64,

@@ -7,7 +7,7 @@ use pumice_protect::origin::Judged;
 
 const LEN: usize = 4096;
 
-/// What a member's tags are: `size` bytes a block, made of `of`, or none.
+/// Tags of a member: `size` bytes a block, made of `of`, or none.
 #[derive(Clone, Copy)]
 struct Tagging {
     size: u32,

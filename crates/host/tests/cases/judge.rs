@@ -26,7 +26,7 @@ pub(crate) struct Case<'c> {
     pub(crate) findings: Vec<&'c Finding>,
 }
 
-/// What became of cases.
+/// Counts of cases by their end.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) cases: u64,

@@ -1,4 +1,4 @@
-//! What repairs replaced is kept, and can be put back.
+//! Bytes that repairs replaced are kept, and can be put back.
 
 use crate::crash::damaged;
 use crate::world::{Notes, RAID5, UUID, World, options, pass, patch};

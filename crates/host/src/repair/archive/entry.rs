@@ -130,11 +130,11 @@ pub struct Entry {
     pub events: u64,
     /// The stripe.
     pub stripe: u64,
-    /// Why, and when.
+    /// Reason and time.
     pub occasion: Occasion,
     /// The other members' bytes of the same rows.
     pub witnesses: Vec<Witness>,
-    /// What was rewritten.
+    /// The bytes that were rewritten.
     pub records: Vec<EntryRecord>,
 }
 

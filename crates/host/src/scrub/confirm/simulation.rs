@@ -27,8 +27,8 @@ enum Without {
     Saved,
 }
 
-/// What was read of a stripe of a role: the device, and how often it had been rewritten. Only from
-/// a member that was in sync there.
+/// Reads of a stripe of a role: the device, and the number of times it had been rewritten. Only
+/// from a member that was in sync there.
 type Read = BTreeMap<(u16, usize), Option<(usize, u32)>>;
 
 /// A pass that was saved.

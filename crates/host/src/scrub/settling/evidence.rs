@@ -49,7 +49,7 @@ impl HostsSeen {
         nodes.next().is_none_or(|first| nodes.all(|node| first.same_hosts(node)))
     }
 
-    /// How long a host that may write was silent on a node, of all the longest time.
+    /// Longest silence on a node of a host that may write.
     pub(crate) fn longest_silence(&self) -> Duration {
         Duration::from_millis(self.writers().map(|host| u64::from(host.silent_ms)).max().unwrap_or(0))
     }
@@ -61,7 +61,7 @@ impl HostsSeen {
     }
 }
 
-/// Where an array records writes under way.
+/// Place where an array records writes under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Records {
     /// Nowhere.
@@ -97,7 +97,7 @@ pub(crate) struct ArrayNow {
     pub(crate) clean: bool,
     /// Its event count.
     pub(crate) events: u64,
-    /// Where writes under way are recorded.
+    /// The place where writes under way are recorded.
     pub(crate) records: Records,
     /// The stripes, among those in question, that are named by a record.
     pub(crate) held: BTreeMap<u64, Held>,

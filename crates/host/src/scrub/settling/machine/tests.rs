@@ -117,7 +117,7 @@ fn heard(at: &'static [u64]) -> impl Fn(u64) -> HostsSeen {
     }
 }
 
-/// When the second look comes, if the first ended at 2000 and the host was heard at these times.
+/// Time of the second look, if the first ended at 2000 and the host was heard at these times.
 fn second_look(at: &'static [u64]) -> Option<u64> {
     let mut standing = standing();
     let mut settling = Settling::new(&mut standing, Patience::Batch, [0]);

@@ -5,7 +5,7 @@ pub(super) const MS: u64 = 1000;
 /// A second.
 pub(super) const S: u64 = 1_000_000;
 
-/// What the array keeps of writes under way.
+/// Records of writes under way that the array keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
     Nothing,
@@ -14,7 +14,7 @@ pub(super) enum Kept {
     Journal,
 }
 
-/// What can happen, and how often.
+/// Kinds of events, and their rates.
 #[derive(Debug, Clone)]
 pub(super) struct Config {
     pub(super) kept: Kept,

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Stripes of a batch.
 const BATCH: usize = 4;
 
-/// What passes brought.
+/// Results of passes.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Tally {
     pub(super) passes: u64,
@@ -64,12 +64,12 @@ pub(super) struct Reader<'w> {
     world: &'w mut World,
     /// Without this clause.
     without: Option<Clause>,
-    /// What the pass takes the array for.
+    /// The array as the pass knows it.
     then: Super,
     valid: Vec<usize>,
     /// The drives that it reads, by role.
     drives: Vec<usize>,
-    /// What each stripe looked like last, and whether it was inconsistent all the while.
+    /// The last syndrome of each stripe, and whether it was inconsistent all the while.
     last: BTreeMap<u64, (Option<u64>, bool)>,
 }
 
@@ -166,8 +166,8 @@ impl<'w> Reader<'w> {
         Ok(())
     }
 
-    /// What `pumice scrub` concludes before a pass; `None` if it refuses, else also the stripes
-    /// that it leaves out.
+    /// Conclusion of `pumice scrub` before a pass; `None` if it refuses, else also the stripes that
+    /// it leaves out.
     fn begin(&mut self) -> Option<(Standing, Vec<bool>)> {
         let config = self.world.config.clone();
         let first = self.hosts();

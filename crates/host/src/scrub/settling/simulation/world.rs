@@ -71,7 +71,7 @@ pub(super) struct World {
     pub(super) damage: Vec<u64>,
     /// All syndromes that damage ever gave it.
     pub(super) ever: Vec<Vec<u64>>,
-    /// When it got the one that it has.
+    /// Time of the damage that it has.
     pub(super) damaged_at: Vec<u64>,
     serial: u64,
     /// A whole resync has begun and not ended. (md forgets that when it finds something in a
@@ -219,7 +219,7 @@ impl World {
         self.host.logical = self.contents();
     }
 
-    /// What the members of the array hold, by stripe and role.
+    /// Contents of the members of the array, by stripe and role.
     pub(super) fn contents(&self) -> Vec<Vec<u64>> {
         let row = |row: &Vec<u64>| self.host.drives.iter().map(|drive| row[*drive]).collect();
         self.disk.iter().map(row).collect()
@@ -322,7 +322,7 @@ impl World {
         self.memories[drive].last().is_some_and(|(serial, _, clean)| clean.is_some() && stands(serial))
     }
 
-    /// What does not fit in a stripe, by what the drives hold.
+    /// Syndrome of a stripe, by the contents of the drives.
     pub(super) fn syndrome(&self, stripe: usize, drives: &[usize]) -> u64 {
         drives.iter().fold(0, |sum, drive| sum ^ self.disk[stripe][*drive])
     }
