@@ -44,8 +44,8 @@ fn anything(random: &mut Random) -> Config {
     }
 }
 
-/// Percentage of writes that are held back, and the longest time: within the settle time, where the page
-/// says that the rule rests on it.
+/// Percentage of writes that are held back, and the longest time: within the settle time, where the
+/// page says that the rule rests on it.
 fn held(random: &mut Random, kept: Kept) -> (u64, u64) {
     let longest = if kept == Kept::Nothing { 2 * S } else { 30 * S };
     [(0, 1), (2, longest), (20, longest / 4)][random.index(3)]
