@@ -235,6 +235,13 @@ fn shape(study: &Study, trace: &ContentTrace, logical: u32) -> Result<Geometry, 
     }
 }
 
+/// The modelled drive: contents are numbers, and nothing is recovered.
+type Drive = Ftl<MemoryNand<ContentId, Tag>, NoJournal, ContentId>;
+
+/// Times of flash operations.
+const TIMING: Timing = Timing::DISKSIM;
+
+/// Plays the trace on a new drive with a scheme.
 fn play(
     study: &Study,
     trace: &ContentTrace,
@@ -243,22 +250,58 @@ fn play(
     seed: u32,
 ) -> Result<Row, FtlError> {
     let Geometry { blocks, pages_per_block, .. } = geometry;
-    let timing = Timing::DISKSIM;
+    let config = config(study, scheme, logical);
+    let nand = MemoryNand::<ContentId, Tag>::new(geometry, TIMING);
+    let victim = victim_of(study).build(blocks, pages_per_block, u64::from(seed) + 1);
+    let mut drive = Ftl::format_choosing(nand, NoJournal, config, victim)?;
+    let mut times = replay(&mut drive, study, trace, logical)?;
+    let stats = drive.stats();
+    let (mean, p99) = mean_and_p99(&mut times);
+    let plan = scheme.plan();
+    // The hashes of a write are made one after the other before it is programmed.
+    let cost = |hash: HashTimes| {
+        let weak = if plan.uses_weak() { hash.weak } else { 0 };
+        (weak + if plan.inline { hash.strong } else { 0 }) as f64
+    };
+    Ok(Row {
+        scheme: scheme.name(),
+        page_copies: stats.copies,
+        page_copies_range: [stats.copies; 2],
+        vs_none: None,
+        vs_offline: None,
+        waf: stats.write_amplification(),
+        mean_write_us: mean / 1e3,
+        p99_write_us: f64::from(p99) / 1e3,
+        mean_write_here_us: (mean - cost(study.hash[0]) + cost(study.hash[1])) / 1e3,
+        erases: stats.erases,
+        index_bytes: stats.scheme_bytes,
+        false_nd: if plan.uses_weak() { stats.false_undetermined } else { 0 },
+        settings: settings(study, logical, geometry),
+    })
+}
+
+fn config(study: &Study, scheme: Scheme, logical: u32) -> Config {
     let placement = match study.fdp {
         None => Placement::Own,
         Some(fdp) => Placement::Handles { isolated: fdp.isolated },
     };
-    let config = Config {
+    Config {
         hash: study.hash[0],
         open_blocks_wait: study.open_blocks_wait,
         placement,
         reserve: study.reserve,
         ..Config::new(logical, scheme)
-    };
-    let nand = MemoryNand::<ContentId, Tag>::new(geometry, timing);
-    let policy = victim_of(study);
-    let victim = policy.build(blocks, pages_per_block, u64::from(seed) + 1);
-    let mut drive = Ftl::format_choosing(nand, NoJournal, config, victim)?;
+    }
+}
+
+/// Carries out the operations of the trace, one at a time. Returns the time of each write in
+/// nanoseconds.
+fn replay(
+    drive: &mut Drive,
+    study: &Study,
+    trace: &ContentTrace,
+    logical: u32,
+) -> Result<Vec<u32>, FtlError> {
     let (mut now, mut gaps, mut times) = (0, 0, Vec::new());
     for (at, op) in trace.ops.iter().enumerate() {
         if at % AHEAD == 0 {
@@ -286,57 +329,45 @@ fn play(
             }
         }
     }
-    let stats = drive.stats();
+    Ok(times)
+}
+
+/// The mean of times and their 99th percentile; zeros of none.
+fn mean_and_p99(times: &mut [u32]) -> (f64, u32) {
     let mean = times.iter().map(|&t| f64::from(t)).sum::<f64>() / times.len().max(1) as f64;
     let at = (times.len() * 99 / 100).min(times.len().saturating_sub(1));
     let p99 = if times.is_empty() { 0 } else { *times.select_nth_unstable(at).1 };
-    let plan = scheme.plan();
-    // The hashes of a write are made one after the other before it is programmed.
-    let cost = |hash: HashTimes| {
-        let weak = if plan.uses_weak() { hash.weak } else { 0 };
-        (weak + if plan.inline { hash.strong } else { 0 }) as f64
-    };
+    (mean, p99)
+}
+
+fn settings(study: &Study, logical: u32, geometry: Geometry) -> Settings {
     let us = |hash: HashTimes| [hash.weak as f64 / 1e3, hash.strong as f64 / 1e3];
-    Ok(Row {
-        scheme: scheme.name(),
-        page_copies: stats.copies,
-        page_copies_range: [stats.copies; 2],
-        vs_none: None,
-        vs_offline: None,
-        waf: stats.write_amplification(),
-        mean_write_us: mean / 1e3,
-        p99_write_us: f64::from(p99) / 1e3,
-        mean_write_here_us: (mean - cost(study.hash[0]) + cost(study.hash[1])) / 1e3,
-        erases: stats.erases,
-        index_bytes: stats.scheme_bytes,
-        false_nd: if plan.uses_weak() { stats.false_undetermined } else { 0 },
-        settings: Settings {
-            logical_pages: logical,
-            blocks,
-            pages_per_block,
-            op: study.op,
-            trim: study.trim,
-            gap_every: study.gap_every,
-            victim: policy.to_string(),
-            runs: study.seeds.max(1),
-            open_blocks_wait: study.open_blocks_wait,
-            placement: study.fdp.map_or_else(
-                || "own".to_owned(),
-                |fdp| {
-                    let isolation = if fdp.isolated { "persistently" } else { "initially" };
-                    let share = 100.0 * f64::from(fdp.unit_pages) / physical(study, logical) as f64;
-                    format!(
-                        "fdp: units of {} pages ({share:.2} % of the drive), {isolation} isolated; the drive moves \
-                         pages, so that no scheme sees them",
-                        fdp.unit_pages
-                    )
-                },
-            ),
-            reserve_blocks: config.reserve,
-            flash_us: [timing.read, timing.program, timing.erase].map(|t| t / MICROSECOND),
-            hash_us: study.hash.map(us),
-            notes: "writes one at a time; 8 channels; pages of a block go round the channels; open blocks and \
-                    reserve are part of the over-provisioning; places are those of the trace",
-        },
-    })
+    Settings {
+        logical_pages: logical,
+        blocks: geometry.blocks,
+        pages_per_block: geometry.pages_per_block,
+        op: study.op,
+        trim: study.trim,
+        gap_every: study.gap_every,
+        victim: victim_of(study).to_string(),
+        runs: study.seeds.max(1),
+        open_blocks_wait: study.open_blocks_wait,
+        placement: study.fdp.map_or_else(
+            || "own".to_owned(),
+            |fdp| {
+                let isolation = if fdp.isolated { "persistently" } else { "initially" };
+                let share = 100.0 * f64::from(fdp.unit_pages) / physical(study, logical) as f64;
+                format!(
+                    "fdp: units of {} pages ({share:.2} % of the drive), {isolation} isolated; the drive moves \
+                     pages, so that no scheme sees them",
+                    fdp.unit_pages
+                )
+            },
+        ),
+        reserve_blocks: study.reserve,
+        flash_us: [TIMING.read, TIMING.program, TIMING.erase].map(|t| t / MICROSECOND),
+        hash_us: study.hash.map(us),
+        notes: "writes one at a time; 8 channels; pages of a block go round the channels; open blocks and \
+                reserve are part of the over-provisioning; places are those of the trace",
+    }
 }
