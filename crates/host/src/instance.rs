@@ -103,13 +103,13 @@ fn random() -> io::Result<[u8; 16]> {
 }
 
 /// Content of a file.
-struct Kept<'t> {
+struct FileContent<'t> {
     id: [u8; 16],
     kind: &'t str,
     digest: &'t str,
 }
 
-fn parse(text: &str) -> Option<Kept<'_>> {
+fn parse(text: &str) -> Option<FileContent<'_>> {
     let mut lines = text.lines();
     if lines.next()? != FIRST_LINE {
         return None;
@@ -119,7 +119,11 @@ fn parse(text: &str) -> Option<Kept<'_>> {
     if let Some(former) = lines.next() {
         from_hex(former.strip_prefix("former ")?)?;
     }
-    (lines.next().is_none() && matches!(kind, "board" | "mac" | "none")).then_some(Kept { id, kind, digest })
+    (lines.next().is_none() && matches!(kind, "board" | "mac" | "none")).then_some(FileContent {
+        id,
+        kind,
+        digest,
+    })
 }
 
 fn text(id: &[u8; 16], machine: &Machine, former: Option<&[u8; 16]>) -> String {

@@ -196,7 +196,7 @@ impl Premises {
 
 /// Result of a look at the superblocks.
 #[derive(Debug, Clone)]
-pub(crate) enum Seen {
+pub(crate) enum SuperblocksNow {
     /// They make an array.
     Array {
         /// As it is now.
@@ -216,7 +216,7 @@ pub(crate) enum Seen {
 
 /// Conclusion from a look.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Holds {
+pub(crate) enum Conclusion {
     /// The premises hold.
     Yes,
     /// It cannot be said now: look again.
@@ -241,7 +241,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Over premises that were read when the run began; `whole` as in [`Seen::Array`].
+    /// Over premises that were read when the run began; `whole` as in [`SuperblocksNow::Array`].
     pub(crate) fn new(premises: Premises, whole: bool) -> Self {
         Self {
             events: premises.events,
@@ -275,39 +275,39 @@ impl Watch {
     }
 
     /// Takes a look that was made at `at`, a moment of the run. `end`: nothing is read after it.
-    pub(crate) fn take(&mut self, at: Duration, seen: Seen, end: bool) -> Holds {
+    pub(crate) fn take(&mut self, at: Duration, seen: SuperblocksNow, end: bool) -> Conclusion {
         if !self.heeds(3) {
-            return Holds::Yes;
+            return Conclusion::Yes;
         }
         match seen {
-            Seen::Other(what) => Holds::No(Difference::Array(what)),
+            SuperblocksNow::Other(what) => Conclusion::No(Difference::Array(what)),
             // Another look would not help.
-            Seen::Unreadable(why) if end => Holds::No(Difference::Unclear(why)),
-            Seen::Unreadable(why) => Holds::Unknown(why),
-            Seen::Unclear(why) => self.unclear(at, why),
-            Seen::Array { now, whole, settled } => {
+            SuperblocksNow::Unreadable(why) if end => Conclusion::No(Difference::Unclear(why)),
+            SuperblocksNow::Unreadable(why) => Conclusion::Unknown(why),
+            SuperblocksNow::Unclear(why) => self.unclear(at, why),
+            SuperblocksNow::Array { now, whole, settled } => {
                 let end = end && self.heeds(5);
                 if let Some(difference) = self.premises.difference(&now, end) {
-                    return Holds::No(difference);
+                    return Conclusion::No(difference);
                 }
                 if !settled {
                     return self.unclear(at, "its superblocks are being written".to_owned());
                 }
                 let moved = now.events.abs_diff(self.events) > MOST_EVENTS;
                 if moved && whole && self.whole && self.heeds(4) {
-                    return Holds::No(Difference::Events { before: self.events, now: now.events });
+                    return Conclusion::No(Difference::Events { before: self.events, now: now.events });
                 }
                 (self.events, self.whole, self.unclear_since) = (now.events, whole, None);
-                Holds::Yes
+                Conclusion::Yes
             }
         }
     }
 
-    fn unclear(&mut self, at: Duration, why: String) -> Holds {
+    fn unclear(&mut self, at: Duration, why: String) -> Conclusion {
         let since = *self.unclear_since.get_or_insert(at);
         match at.saturating_sub(since) >= PATIENCE {
-            true => Holds::No(Difference::Unclear(why)),
-            false => Holds::Unknown(why),
+            true => Conclusion::No(Difference::Unclear(why)),
+            false => Conclusion::Unknown(why),
         }
     }
 }

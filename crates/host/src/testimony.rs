@@ -16,7 +16,7 @@ const MOST_SUSPECTS: usize = 12;
 
 /// Verdict of the tags on a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum TagVerdict {
     /// Data is damaged.
     Convicted {
         /// The members, in order, with what they should hold.
@@ -36,17 +36,17 @@ pub(crate) enum Said {
 
 /// A run of a block in which some tags differ, and the verdict of the tags on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct JudgedRun {
     /// The run; its roles are those that lack it.
     pub(crate) run: Run,
-    pub(crate) said: Said,
+    pub(crate) verdict: TagVerdict,
 }
 
 /// Hears the tags of a block. Runs in which no tag differs are not told.
-pub(crate) fn hear(check: &CheckMatrix, block: &Block) -> Vec<Heard> {
+pub(crate) fn judge_tags(check: &CheckMatrix, block: &Block) -> Vec<JudgedRun> {
     let runs = runs(block).into_iter();
     let heard = runs.filter(|(_, suspects)| !suspects.is_empty());
-    heard.map(|(run, suspects)| Heard { said: judge(check, block, &run, &suspects), run }).collect()
+    heard.map(|(run, suspects)| JudgedRun { verdict: judge(check, block, &run, &suspects), run }).collect()
 }
 
 /// The block cut where the members that differ from their tags change, or those that lack bytes:
@@ -98,16 +98,16 @@ fn differing(block: &Block) -> Vec<(Role, Range<u32>)> {
     out
 }
 
-fn judge(check: &CheckMatrix, block: &Block, run: &Run, suspects: &[Role]) -> Said {
-    let ambiguous = || Said::Ambiguous(suspects.to_vec());
+fn judge(check: &CheckMatrix, block: &Block, run: &Run, suspects: &[Role]) -> TagVerdict {
+    let ambiguous = || TagVerdict::Ambiguous(suspects.to_vec());
     // A suspect that also lacks bytes of the run has no tag for all of it.
     if suspects.len() > MOST_SUSPECTS || suspects.iter().any(|role| run.roles.contains(role)) {
         return ambiguous();
     }
     let mut found = None;
     for set in sets(suspects, check.rows().saturating_sub(run.roles.len())) {
-        let Some(said) = try_set(check, block, run, suspects, &set) else { continue };
-        if found.replace(said).is_some() {
+        let Some(verdict) = try_set(check, block, run, suspects, &set) else { continue };
+        if found.replace(verdict).is_some() {
             return ambiguous();
         }
     }
@@ -126,7 +126,13 @@ fn sets(members: &[Role], most: usize) -> Vec<Vec<Role>> {
 
 /// Eliminates a set of members: what that says, if every equation that remains holds and each of
 /// them fits its tags when it is rebuilt.
-fn try_set(check: &CheckMatrix, block: &Block, run: &Run, suspects: &[Role], set: &[Role]) -> Option<Said> {
+fn try_set(
+    check: &CheckMatrix,
+    block: &Block,
+    run: &Run,
+    suspects: &[Role],
+    set: &[Role],
+) -> Option<TagVerdict> {
     let erased: Vec<usize> = set.iter().chain(&run.roles).map(|role| role.index()).collect();
     let remaining = check.eliminate(&erased);
     let holds = block.syndromes(&remaining, run).iter().all(|row| row.iter().all(|byte| *byte == 0));
@@ -136,7 +142,7 @@ fn try_set(check: &CheckMatrix, block: &Block, run: &Run, suspects: &[Role], set
     let tags: Vec<Role> = suspects.iter().filter(|role| !set.contains(role)).copied().collect();
     if set.is_empty() {
         // Without an equation nothing confirms the data.
-        return (remaining.rows() > 0).then_some(Said::Tags(tags));
+        return (remaining.rows() > 0).then_some(TagVerdict::Tags(tags));
     }
     let rebuilt = block.rebuild(check, &erased, run)?;
     let mut pairs = set.iter().chain(&run.roles).copied().zip(rebuilt);
@@ -150,7 +156,7 @@ fn try_set(check: &CheckMatrix, block: &Block, run: &Run, suspects: &[Role], set
     let testimony = Testimony::Convicts { origin, guard_bits, members: set.len() as u32 };
     let lost: Vec<(Role, Vec<u8>)> = pairs.collect();
     let agrees = lost.iter().all(|(role, bytes)| agrees_beside_gaps(block, *role, run, bytes));
-    agrees.then_some(Said::Convicted { members, lost, testimony, tags })
+    agrees.then_some(TagVerdict::Convicted { members, lost, testimony, tags })
 }
 
 /// Returns whether rebuilt bytes of a member are what can be read of it in a run.

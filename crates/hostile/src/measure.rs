@@ -215,7 +215,7 @@ fn attack(
 
 /// The fault in the end of a node that is asked to end, if there is one.
 fn how_it_ended_badly(node: Node) -> Option<String> {
-    match ended(node) {
+    match end_of(node) {
         None => Some("it did not end on SIGTERM".to_owned()),
         Some((time, status)) => {
             let good = time <= TO_END && status == "exit status: 0";
@@ -224,7 +224,7 @@ fn how_it_ended_badly(node: Node) -> Option<String> {
     }
 }
 
-pub(crate) fn ended(node: Node) -> Option<(Duration, String)> {
+pub(crate) fn end_of(node: Node) -> Option<(Duration, String)> {
     let (time, status, said) = node.stop()?;
     let said = if status.success() { String::new() } else { format!(": {said}") };
     Some((time, format!("{status}{said}")))
@@ -262,7 +262,7 @@ pub(crate) fn measure(class: &Class, options: &Options, folder: &Path) -> Result
     let outcome = good.stop();
     let largest = node.largest();
     attackers.node_ends();
-    let ended = ended(node);
+    let ended = end_of(node);
     attackers.stop();
     let mut breaches = breaches.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let hosts = u64::from(class.attackers) * class.hosts_each;
@@ -308,7 +308,7 @@ pub(crate) fn measure_crowd(options: &Options, folder: &Path) -> Result<Row, Fai
         cores: u64::from(options.cores),
         parity: false,
     };
-    let ended = ended(node);
+    let ended = end_of(node);
     drop(crowd);
     Ok(Row {
         name: "crowd",

@@ -135,11 +135,11 @@ impl Node {
     /// Reason why it does not run any more; `None` while it runs.
     pub(crate) fn has_ended(&mut self) -> Option<String> {
         let ended = self.child.try_wait().ok()??;
-        Some(format!("{ended}: {}", self.said()))
+        Some(format!("{ended}: {}", self.last_words()))
     }
 
     /// The end of what it said on standard error.
-    fn said(&self) -> String {
+    fn last_words(&self) -> String {
         let said = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = said.lines().collect();
         lines[lines.len().saturating_sub(5)..].join("; ")
@@ -180,7 +180,7 @@ impl Node {
         self.signal(Signal::SIGTERM);
         while began.elapsed() < 3 * TO_END {
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Some((began.elapsed(), status, self.said()));
+                return Some((began.elapsed(), status, self.last_words()));
             }
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -10,7 +10,7 @@ mod replay;
 
 use crate::bound::{Load, bound};
 use crate::good::Outcome;
-use crate::measure::{Row, ended};
+use crate::measure::{Row, end_of};
 use crate::node::Node;
 use crate::wire::Target;
 use crate::{Failed, Options};
@@ -74,7 +74,7 @@ fn row(name: &'static str, outcome: Outcome, node: Node, breaches: Vec<String>, 
         open: Vec::new(),
         largest,
         bound: bound(&load),
-        ended: ended(node),
+        ended: end_of(node),
         breaches,
         skipped: None,
     }

@@ -15,7 +15,7 @@ const TRY_EVERY: u32 = 8;
 const STEP: f64 = 1.1;
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen {
+struct SizeCost {
     /// Foreground requests that were expected to meet background requests of this size.
     met: f64,
     /// Their slowdown in nanoseconds.
@@ -26,7 +26,7 @@ struct Seen {
 /// size; and the size to use.
 #[derive(Debug, Clone)]
 pub(crate) struct Costs {
-    seen: [Seen; SIZES.len()],
+    seen: [SizeCost; SIZES.len()],
     /// The size in use, an index into `SIZES`.
     size: usize,
     /// Bytes that a nanosecond of slowdown is worth while the foreground is served.
@@ -36,7 +36,7 @@ pub(crate) struct Costs {
 
 impl Costs {
     pub(crate) fn new() -> Self {
-        Self { seen: [Seen::default(); SIZES.len()], size: 0, price: 1e6, runs: 0 }
+        Self { seen: [SizeCost::default(); SIZES.len()], size: 0, price: 1e6, runs: 0 }
     }
 
     pub(crate) fn size(&self) -> usize {

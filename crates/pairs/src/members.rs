@@ -1,7 +1,7 @@
 //! The members of the volume, as the process that serves it names them.
 
 use crate::Failed;
-use crate::call::Done;
+use crate::call::CallResult;
 use crate::feature::Feature;
 use crate::world::{SPARE, VOLUME, World, held};
 use serde_json::Value;
@@ -49,7 +49,7 @@ impl World {
     ///
     /// # Errors
     /// If the command cannot be started.
-    pub(crate) fn add(&self, device: &str, force: bool) -> Result<Option<Done>, Failed> {
+    pub(crate) fn add(&self, device: &str, force: bool) -> Result<Option<CallResult>, Failed> {
         let until = Instant::now() + Duration::from_secs(8);
         let mut args = vec!["add", VOLUME, device];
         if force {

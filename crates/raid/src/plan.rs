@@ -86,7 +86,7 @@ impl fmt::Display for SkipReason {
 
 /// Treatments of a run of stripes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum Treatment {
     /// Check them. The same roles are absent in all of them, see [`Array::absent`].
     Check,
     /// Leave them.
@@ -99,7 +99,7 @@ pub struct Extent {
     /// The stripes.
     pub stripes: Range<u64>,
     /// Their treatment.
-    pub kind: Kind,
+    pub kind: Treatment,
 }
 
 /// Runs of stripes to skip for one cause, by ascending start.
@@ -280,6 +280,6 @@ impl Iterator for Plan<'_> {
             until = further;
         }
         self.at = until;
-        Some(Extent { stripes: start..until, kind: reason.map_or(Kind::Check, Kind::Skip) })
+        Some(Extent { stripes: start..until, kind: reason.map_or(Treatment::Check, Treatment::Skip) })
     }
 }

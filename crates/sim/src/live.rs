@@ -52,7 +52,7 @@ pub enum Background {
 
 /// Measurements of a run.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct Measured {
     /// Foreground requests done.
     pub requests: u64,
     /// Their mean response in nanoseconds.
@@ -87,11 +87,11 @@ struct Run<'a> {
     flights: u32,
     next_fixed: Nanos,
     sum: f64,
-    seen: Seen,
+    seen: Measured,
 }
 
 /// Plays a load with background work; the pacer comes back as it was left.
-pub fn play(load: &Load, background: &mut Background) -> Seen {
+pub fn play(load: &Load, background: &mut Background) -> Measured {
     let mut run = Run {
         load,
         drive: Baseline::new(load.drive, CAPACITY),
@@ -103,7 +103,7 @@ pub fn play(load: &Load, background: &mut Background) -> Seen {
         flights: 0,
         next_fixed: 0,
         sum: 0.0,
-        seen: Seen {
+        seen: Measured {
             requests: 0,
             mean: 0.0,
             responses: TimeCounts::default(),

@@ -12,7 +12,7 @@ const MORE_THAN_A_DISK: f64 = 140.0;
 
 /// Facts about a device from the first reading.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Seen {
+pub struct DeviceFacts {
     /// Reads and writes.
     pub requests: u64,
     /// The end of the last byte that is addressed.
@@ -31,14 +31,14 @@ pub struct Scan {
     /// Its devices.
     pub devices: Devices,
     /// Facts about each device.
-    pub seen: Vec<Seen>,
+    pub seen: Vec<DeviceFacts>,
     path: PathBuf,
     kept: Kept,
 }
 
 #[derive(Default)]
 struct Contents {
-    seen: Vec<Seen>,
+    seen: Vec<DeviceFacts>,
     kept: Kept,
 }
 
@@ -47,7 +47,7 @@ impl Contents {
         self.kept.push(request);
         let index = request.device as usize;
         if index >= self.seen.len() {
-            self.seen.resize(index + 1, Seen::default());
+            self.seen.resize(index + 1, DeviceFacts::default());
         }
         let device = &mut self.seen[index];
         device.requests += 1;

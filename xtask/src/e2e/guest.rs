@@ -99,12 +99,14 @@ impl Guest {
     pub(crate) fn listen(&mut self, time: Duration, mark: &str) -> Result<bool, Failed> {
         let until = (Instant::now() + time).min(self.until);
         loop {
-            match self.hear(until) {
-                Heard::Word(Word::Mark(name)) if name == mark => return Ok(true),
-                Heard::Word(Word::Mark(_)) => {}
-                Heard::Word(_) | Heard::End => return Err(self.lost(&format!("it ended before '{mark}'"))),
-                Heard::Nothing if Instant::now() < self.until => return Ok(false),
-                Heard::Nothing => return Err(self.lost("it took too long")),
+            match self.receive(until) {
+                Message::Word(Word::Mark(name)) if name == mark => return Ok(true),
+                Message::Word(Word::Mark(_)) => {}
+                Message::Word(_) | Message::End => {
+                    return Err(self.lost(&format!("it ended before '{mark}'")));
+                }
+                Message::Nothing if Instant::now() < self.until => return Ok(false),
+                Message::Nothing => return Err(self.lost("it took too long")),
             }
         }
     }
@@ -135,10 +137,10 @@ impl Guest {
     pub(crate) fn finish_despite(mut self, expected: &[&str]) -> Result<Report, Failed> {
         let until = self.until;
         loop {
-            match self.hear(until) {
-                Heard::Word(Word::Exit(_)) | Heard::End => break,
-                Heard::Word(_) => {}
-                Heard::Nothing => return Err(self.lost("it took too long")),
+            match self.receive(until) {
+                Message::Word(Word::Exit(_)) | Message::End => break,
+                Message::Word(_) => {}
+                Message::Nothing => return Err(self.lost("it took too long")),
             }
         }
         if self.report.exit != Some(0) {
@@ -158,7 +160,7 @@ impl Guest {
     }
 
     /// The next mark or the exit; steps and values are taken in.
-    fn hear(&mut self, until: Instant) -> Heard {
+    fn receive(&mut self, until: Instant) -> Message {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match self.words.recv_timeout(left) {
@@ -172,11 +174,11 @@ impl Guest {
                 Ok(Word::Fail(why)) => self.report.failure = Some(why),
                 Ok(Word::Exit(status)) => {
                     self.report.exit = Some(status);
-                    return Heard::Word(Word::Exit(status));
+                    return Message::Word(Word::Exit(status));
                 }
-                Ok(word) => return Heard::Word(word),
-                Err(RecvTimeoutError::Timeout) => return Heard::Nothing,
-                Err(RecvTimeoutError::Disconnected) => return Heard::End,
+                Ok(word) => return Message::Word(word),
+                Err(RecvTimeoutError::Timeout) => return Message::Nothing,
+                Err(RecvTimeoutError::Disconnected) => return Message::End,
             }
         }
     }
@@ -197,7 +199,7 @@ impl Guest {
 }
 
 /// Result of listening to the guest.
-enum Heard {
+enum Message {
     Word(Word),
     /// Not in time.
     Nothing,

@@ -112,7 +112,7 @@ impl Running {
     /// Waits for its end.
     pub(crate) fn finish(mut self) -> Result<Pass, Failed> {
         let child = self.0.take().ok_or_else(|| Failed("pumice scrub was not begun".to_owned()))?;
-        let (code, text, said) = ended(&child.wait_with_output().map_err(|error| not_run(&error))?);
+        let (code, text, said) = code_and_texts(&child.wait_with_output().map_err(|error| not_run(&error))?);
         judge(code, &text, &said)
     }
 }
@@ -207,7 +207,7 @@ fn execute(
     let mut command = Command::new(binary);
     arguments(&mut command, state, flags, devices);
     let out = command.stdin(Stdio::null()).output().map_err(|error| not_run(&error))?;
-    Ok(ended(&out))
+    Ok(code_and_texts(&out))
 }
 
 fn arguments(command: &mut Command, state: &Path, flags: &[&str], devices: &[String]) {
@@ -218,7 +218,7 @@ fn not_run(error: &std::io::Error) -> Failed {
     Failed(format!("pumice scrub: {error}"))
 }
 
-fn ended(out: &Output) -> (Option<i32>, String, String) {
+fn code_and_texts(out: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (out.status.code(), text(&out.stdout), text(&out.stderr))
 }

@@ -60,7 +60,7 @@ impl Setting {
         let heard = line.split(' ').nth(2).and_then(|address| address.rsplit(':').next());
         match heard.and_then(|port| port.parse().ok()) {
             Some(port) => Ok(Served { child, setting: self.clone(), port }),
-            None => Err(Failed(format!("pumice volume serve did not start: {}", said(&log)))),
+            None => Err(Failed(format!("pumice volume serve did not start: {}", log_text(&log)))),
         }
     }
 }
@@ -119,16 +119,16 @@ impl Served {
     /// Asks it to stop by a signal, and waits; it must end well.
     pub(crate) fn stop(self) -> Result<(), Failed> {
         crate::run::run(Command::new("kill").args(["-TERM", &self.child.id().to_string()]))?;
-        self.ended()
+        self.wait_for_end()
     }
 
     /// Waits for its end, which must be a good one.
-    pub(crate) fn ended(mut self) -> Result<(), Failed> {
+    pub(crate) fn wait_for_end(mut self) -> Result<(), Failed> {
         let until = Instant::now() + ENDING;
         while Instant::now() < until {
             let ended = self.child.try_wait().map_err(|error| Failed(format!("pumice volume: {error}")))?;
             if let Some(status) = ended {
-                let log = said(&self.setting.log());
+                let log = log_text(&self.setting.log());
                 let failed = || Failed(format!("pumice volume ended with {status}: {log}"));
                 return if status.success() { Ok(()) } else { Err(failed()) };
             }
@@ -164,6 +164,6 @@ impl Status {
     }
 }
 
-fn said(log: &Path) -> String {
+fn log_text(log: &Path) -> String {
     std::fs::read_to_string(log).unwrap_or_default().trim().to_owned()
 }

@@ -16,7 +16,7 @@ mod write;
 pub use archive::{Archive, EntryId, Kept, Occasion};
 pub use journal::{BadJournal, Begun, Found, Journal, Waiting};
 pub use policy::RepairPolicy;
-pub use record::{Intent, Kind, OldBytes, Record, SECTOR};
+pub use record::{Intent, IntentKind, OldBytes, Record, SECTOR};
 pub use recover::{Recovery, drop_waiting, recover};
 pub use undo::{undo, written_repairs};
 
@@ -252,7 +252,7 @@ impl<'t> Repairer<'t> {
         });
         let array = self.target.array();
         let intent = Intent {
-            kind: Kind::Repair,
+            kind: IntentKind::Repair,
             array: array.uuid(),
             events: array.events(),
             stripe,

@@ -124,7 +124,7 @@ pub(crate) fn device_uuid(target: &Target, role: Role) -> Uuid {
 
 /// Kind of an intent: bytes are replaced for the first time, or put back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum IntentKind {
     /// A finding is repaired.
     Repair,
     /// A repair, or an undo, is undone.
@@ -135,7 +135,7 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intent {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: IntentKind,
     /// The array's UUID as stored.
     pub array: Uuid,
     /// Its event count.

@@ -7,7 +7,7 @@ use super::archive::{Archive, EntryId, Status};
 use super::by_role;
 use super::journal::{Found, Journal, Waiting};
 use super::plan::syndromes;
-use super::record::{Intent, Kind, Record, SECTOR, device_uuid, window};
+use super::record::{Intent, IntentKind, Record, SECTOR, device_uuid, window};
 use super::write::{Bytes, cannot_restore, reads_back, why_not, write};
 use crate::error::HostError;
 use crate::stripes::{Stripes, read_raw};
@@ -144,7 +144,7 @@ fn decide(target: &Target, waiting: &Waiting) -> Result<Decision, HostError> {
         write_all(target, intent, Bytes::New, start)?;
         return Ok(Decision::Whole { new: true });
     }
-    let new = intent.kind == Kind::Undo || holds_with_new(target, intent, start, len)?;
+    let new = intent.kind == IntentKind::Undo || holds_with_new(target, intent, start, len)?;
     let bytes = if new { Bytes::New } else { Bytes::Old };
     can(bytes)?;
     write_all(target, intent, bytes, start)?;

@@ -2,7 +2,7 @@
 //! every member, so that all bytes are durable before anything is read back. On drives with tags
 //! the blocks get the tags of rule R26.
 
-use super::record::{Intent, Kind, Record};
+use super::record::{Intent, IntentKind, Record};
 use crate::error::HostError;
 use crate::stripes::read_raw;
 use crate::target::{Member, Target};
@@ -70,8 +70,8 @@ pub(super) fn write(target: &Target, intent: &Intent, bytes: Bytes) -> Result<u6
 }
 
 /// Returns whether one side of an intent is bytes of before, which no tag may speak for.
-fn puts_back(kind: Kind, bytes: Bytes) -> bool {
-    (kind, bytes) != (Kind::Repair, Bytes::New)
+fn puts_back(kind: IntentKind, bytes: Bytes) -> bool {
+    (kind, bytes) != (IntentKind::Repair, Bytes::New)
 }
 
 /// Writes bytes of before: with adopted tags, except for blocks that hold them already. These are

@@ -17,7 +17,7 @@ use pumice_units::format_date;
 use std::ops::Range;
 
 /// The initial state of a pass.
-pub(super) struct Begun {
+pub(super) struct PassStart {
     pub(super) saved: SavedPass,
     pub(super) schedule: Schedule,
     /// True if it continues an interrupted pass.
@@ -30,7 +30,7 @@ pub(super) fn begin(
     state: Option<&StateFiles>,
     options: &Options,
     observer: &mut dyn Observer,
-) -> Result<Begun, HostError> {
+) -> Result<PassStart, HostError> {
     let Some(state) = state else { return fresh(target, options) };
     let before = match state.load() {
         // A file that cannot be read stands in the way of resuming, not of beginning anew.
@@ -66,7 +66,7 @@ fn unusable(state: &StateFiles, why: &str) -> HostError {
     }
 }
 
-fn fresh(target: &Target, options: &Options) -> Result<Begun, HostError> {
+fn fresh(target: &Target, options: &Options) -> Result<PassStart, HostError> {
     options.check(target)?;
     let range = options.range.clone().unwrap_or(0..target.layout().stripes());
     let batch = options.batch.unwrap_or(BATCH);
@@ -92,7 +92,7 @@ fn fresh(target: &Target, options: &Options) -> Result<Begun, HostError> {
     let (read, _) = target.premises();
     let saved = SavedPass::new(target.array().uuid(), date::now(), identity, key, read);
     let saved = SavedPass { tagged: tagged(target)?, ..saved };
-    Ok(Begun { saved, schedule, resumed: false })
+    Ok(PassStart { saved, schedule, resumed: false })
 }
 
 /// Roles of the members whose blocks are compared with their tags.
@@ -116,7 +116,7 @@ fn resumed(
     saved: SavedPass,
     options: &Options,
     observer: &mut dyn Observer,
-) -> Result<Begun, HostError> {
+) -> Result<PassStart, HostError> {
     let key = &saved.key;
     let differs = |option, then: String, now: Option<String>| match now {
         Some(now) if now != then => Err(HostError::Resume { option, then, now }),
@@ -162,7 +162,7 @@ fn resumed(
         schedule.stripes()
     ));
     // The devices have today's names.
-    Ok(Begun { saved: SavedPass { read: now, ..saved }, schedule, resumed: true })
+    Ok(PassStart { saved: SavedPass { read: now, ..saved }, schedule, resumed: true })
 }
 
 /// Adds the findings that this pass had repaired but not saved when it was killed: the archive had

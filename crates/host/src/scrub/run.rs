@@ -1,6 +1,6 @@
 //! One scrub of an array: the scan, then the repair of its findings.
 
-use super::begin::{Begun, begin, settle_repaired};
+use super::begin::{PassStart, begin, settle_repaired};
 use super::books::{no_repair, note_waiting, open_books};
 use super::check::Checker;
 use super::options::Options;
@@ -136,7 +136,7 @@ impl<'t> Pass<'t> {
         if options.repair.is_some() && options.in_use && !options.dry_run {
             return Err(no_repair("a repair needs exclusive use of the devices"));
         }
-        let Begun { mut saved, schedule, resumed } = begin(target, state, options, observer)?;
+        let PassStart { mut saved, schedule, resumed } = begin(target, state, options, observer)?;
         let repairer = match (options.repair, state) {
             (None, _) => None,
             (Some(policy), _) if options.dry_run => Some(Repairer::new(target, None, policy)),

@@ -6,7 +6,7 @@ use pumice_raid::bitmap::{Bitmap, HEADER_BYTES, Header};
 use pumice_raid::invalid::Invalid;
 use pumice_units::{SECTOR, Sectors};
 
-use super::{Absence, Image, Located, Refusal, Regions, State};
+use super::{Absence, Image, ImageState, Located, Refusal, Regions};
 use crate::dm_raid::{BITMAP_START, BYTES, Superblock};
 use crate::group::Raid;
 use crate::pieces::Mapped;
@@ -38,12 +38,12 @@ pub(super) fn join(
     let mut found: Vec<(usize, Result<Superblock, Invalid>)> = Vec::new();
     let mut blank = None;
     for (role, image) in images.iter_mut().enumerate() {
-        if matches!(image.state, State::Absent(_)) {
+        if matches!(image.state, ImageState::Absent(_)) {
             continue;
         }
         let mut bytes = [0; BYTES];
         if let Err(error) = Mapped::new(&image.meta.pieces, located.devices).read_exact_at(0, &mut bytes) {
-            image.state = State::Absent(Absence::Unreadable(error.to_string()));
+            image.state = ImageState::Absent(Absence::Unreadable(error.to_string()));
             continue;
         }
         match Superblock::parse(&bytes) {
@@ -54,7 +54,7 @@ pub(super) fn join(
                 if ![meta, data].iter().any(|part| located.group.logical[*part].is("REBUILD")) {
                     blank.get_or_insert(role as u16);
                 }
-                image.state = State::Absent(Absence::NotBegun);
+                image.state = ImageState::Absent(Absence::NotBegun);
             }
         }
     }
@@ -62,7 +62,7 @@ pub(super) fn join(
     let mut used: Vec<(u16, Superblock)> = Vec::new();
     for (role, superblock) in found {
         if failed >> role & 1 == 1 {
-            images[role].state = State::Absent(Absence::Failed);
+            images[role].state = ImageState::Absent(Absence::Failed);
             continue;
         }
         let role = role as u16;
@@ -81,7 +81,7 @@ pub(super) fn join(
     }
     for (role, superblock) in &used {
         let image = &mut images[usize::from(*role)];
-        image.state = superblock.recovery.map_or(State::InSync, State::Recovering);
+        image.state = superblock.recovery.map_or(ImageState::InSync, ImageState::Recovering);
         let meta = Mapped::new(&image.meta.pieces, located.devices);
         image.regions = Some(match bitmap(&meta, shape, superblock.events) {
             Ok(bitmap) => Regions::Known(bitmap),

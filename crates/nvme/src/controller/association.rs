@@ -43,7 +43,7 @@ pub(crate) fn stands(life: &Weak<Life>) -> bool {
 
 /// Purpose of a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ControllerKind {
     /// A host that uses namespaces.
     Host,
     /// A reader of the discovery service.
@@ -109,7 +109,7 @@ impl Controller {
     pub(crate) fn new(
         cntlid: u16,
         host: &Data,
-        kind: Kind,
+        kind: ControllerKind,
         attached: Attached,
         peer: IpAddr,
         kato_ms: u32,
@@ -119,8 +119,8 @@ impl Controller {
             cntlid,
             hostnqn: host.hostnqn.clone(),
             hostid: host.hostid,
-            discovery: kind == Kind::Discovery,
-            helper: kind == Kind::Helper,
+            discovery: kind == ControllerKind::Discovery,
+            helper: kind == ControllerKind::Helper,
             observer: Arc::default(),
             attached,
             peer,
@@ -144,11 +144,11 @@ impl Controller {
     }
 
     /// Its purpose.
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> ControllerKind {
         match (self.discovery, self.helper) {
-            (true, _) => Kind::Discovery,
-            (_, true) => Kind::Helper,
-            _ => Kind::Host,
+            (true, _) => ControllerKind::Discovery,
+            (_, true) => ControllerKind::Helper,
+            _ => ControllerKind::Host,
         }
     }
 

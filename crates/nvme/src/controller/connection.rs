@@ -8,7 +8,7 @@ mod time;
 use super::association::Life;
 use super::attached::Attached;
 use super::media::{Lent, Media, Request, Submitted, Windows};
-use super::notice::{Done, EndReason, Ended, Notice, Totals};
+use super::notice::{EndReason, Ended, Notice, QueueSums, Totals};
 use super::slots::{Counts, Phase, Slots};
 use super::subsystem::{Access, Counters, Limits};
 use super::upcoming::upcoming;
@@ -90,7 +90,7 @@ pub(super) struct Queue {
     pub(super) heard: Arc<AtomicU64>,
     pub(super) counters: Arc<Counters>,
     /// Sums of this queue, and those of its association.
-    pub(super) done: Done,
+    pub(super) done: QueueSums,
     pub(super) totals: Arc<Totals>,
     pub(super) kato_ns: u64,
     pub(super) last_keep_alive: u64,

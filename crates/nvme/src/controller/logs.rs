@@ -24,7 +24,7 @@ impl Connection {
     }
 
     fn part_of_page<A: Access>(&self, sqe: &Sqe, access: &A) -> Result<Vec<u8>, Status> {
-        let asked = Asked {
+        let asked = PageRequest {
             id: sqe.0[40],
             groups_only: sqe.0[41] & AnaLog::GROUPS_ONLY != 0,
             retain: sqe.0[41] & 1 << 7 != 0,
@@ -72,14 +72,14 @@ impl Connection {
 
 /// Request for a log page.
 #[derive(Debug, Clone, Copy)]
-struct Asked {
+struct PageRequest {
     id: u8,
     groups_only: bool,
     /// True if events of its kind stay masked.
     retain: bool,
 }
 
-fn discovery_page(subsystem: &Subsystem, local: SocketAddr, asked: Asked) -> Option<Vec<u8>> {
+fn discovery_page(subsystem: &Subsystem, local: SocketAddr, asked: PageRequest) -> Option<Vec<u8>> {
     match asked.id {
         lid::SUPPORTED => Some(supported(&[lid::SUPPORTED, lid::DISCOVERY])),
         lid::DISCOVERY => Some(subsystem.discovery_log(local)),
@@ -87,7 +87,7 @@ fn discovery_page(subsystem: &Subsystem, local: SocketAddr, asked: Asked) -> Opt
     }
 }
 
-fn page(subsystem: &Subsystem, cntlid: u16, asked: Asked, seconds: u64) -> Option<Vec<u8>> {
+fn page(subsystem: &Subsystem, cntlid: u16, asked: PageRequest, seconds: u64) -> Option<Vec<u8>> {
     let controller = subsystem.controllers.get(&cntlid)?;
     Some(match asked.id {
         lid::SUPPORTED => supported(&[

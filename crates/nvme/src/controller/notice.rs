@@ -105,7 +105,7 @@ pub(crate) struct Totals {
 
 /// Sums of one queue.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Done {
+pub(super) struct QueueSums {
     pub(super) commands: u64,
     pub(super) bytes_read: u64,
     pub(super) bytes_written: u64,

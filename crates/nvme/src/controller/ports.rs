@@ -38,7 +38,7 @@ impl Subsystem {
             entry(DiscoveryEntry::NVM, nqn, own, here),
         ];
         for (portid, port) in (1..).zip(&self.ports).filter(|(portid, _)| *portid != own) {
-            if let Some(at) = told(*port, here) {
+            if let Some(at) = shown_port(*port, here) {
                 entries.push(entry(DiscoveryEntry::NVM, nqn, portid, at));
             }
         }
@@ -59,7 +59,7 @@ fn port_of(ports: &[SocketAddr], here: SocketAddr) -> usize {
 }
 
 /// Address of a port for a host that came in at `here`; `None` to hide the port.
-fn told(port: SocketAddr, here: SocketAddr) -> Option<SocketAddr> {
+fn shown_port(port: SocketAddr, here: SocketAddr) -> Option<SocketAddr> {
     let ip = port.ip().to_canonical();
     if ip.is_unspecified() {
         // One for IPv6 takes both families.
@@ -98,7 +98,7 @@ mod tests {
             ("0.0.0.0:4421", "[2001:db8::1]:4420", None),
             ("[::]:4421", "192.0.2.1:4420", Some("192.0.2.1:4421")),
         ] {
-            assert_eq!(told(at(port), at(here)), known.map(at), "{port} from {here}");
+            assert_eq!(shown_port(at(port), at(here)), known.map(at), "{port} from {here}");
         }
     }
 

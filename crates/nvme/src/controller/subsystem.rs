@@ -1,6 +1,6 @@
 //! The subsystem: namespaces, controllers, identity and limits; what all connections share.
 
-use super::association::{Controller, Kind, Life, stands};
+use super::association::{Controller, ControllerKind, Life, stands};
 use super::attached::{Attached, Attachments};
 use crate::spec::ana::{self, AnaGroup, AnaLog, AnaState};
 use crate::spec::identify::{Namespace, OAES_ANA, OAES_NAMESPACES};
@@ -249,7 +249,7 @@ impl Subsystem {
     }
 
     pub(super) fn counts(controller: &Controller) -> bool {
-        controller.kind() == Kind::Host
+        controller.kind() == ControllerKind::Host
     }
 
     /// The hosts that may write, but for the one of controller `but`.

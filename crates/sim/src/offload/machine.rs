@@ -182,7 +182,7 @@ impl Machine {
     }
 
     /// A line.
-    pub(super) fn seen(&self, line: LineId) -> &Line {
+    pub(super) fn line_at(&self, line: LineId) -> &Line {
         &self.lines[line.0]
     }
 
@@ -322,7 +322,7 @@ mod tests {
         machine.start(b);
         // One byte a nanosecond: a passes at 0 to 100, b at 100 to 150; both arrive 500 later.
         assert_eq!(ends(&mut machine), [(a, 600), (b, 650)]);
-        assert_eq!((machine.seen(line).busy, machine.seen(line).bytes), (150, 150));
+        assert_eq!((machine.line_at(line).busy, machine.line_at(line).bytes), (150, 150));
     }
 
     #[test]

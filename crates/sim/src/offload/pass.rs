@@ -391,7 +391,8 @@ impl<'a> Pass<'a> {
     fn outcome(&self, played: &Played, seconds: f64, units: f64, simulated: u64) -> Outcome {
         let machine = &self.machine;
         let span = played.ends.get(simulated as usize - 1).map_or(1.0, |end| *end as f64 / 1e9);
-        let sum = |lines: &mut dyn Iterator<Item = LineId>| lines.map(|l| machine.seen(l).bytes).sum::<u64>();
+        let sum =
+            |lines: &mut dyn Iterator<Item = LineId>| lines.map(|l| machine.line_at(l).bytes).sum::<u64>();
         let whole = units / played.begun as f64;
         let busiest = |name, lines: &mut dyn Iterator<Item = LineId>| {
             let most = lines.map(|l| played.busy[l.number()]).max().unwrap_or(0);

@@ -2,7 +2,7 @@
 
 use super::Op;
 use super::error::Wrong;
-use super::events::Event;
+use super::events::RequestEvent;
 use pumice_pacer::Nanos;
 
 /// The longest time between two lines of one trace: more is a damaged time, which a simulation
@@ -69,7 +69,7 @@ pub(crate) enum Parsed<'a> {
     /// A request, at its completion, with its response time.
     Finished(Line<'a>),
     /// An event of a request, recorded by a CPU.
-    Event(Event, u64, Line<'a>),
+    Event(RequestEvent, u64, Line<'a>),
 }
 
 /// Returns whether a time fits no trace, after a first and a latest one.

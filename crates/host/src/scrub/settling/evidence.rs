@@ -76,7 +76,7 @@ pub(crate) enum Records {
 
 /// A record that names a stripe as possibly half written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Held {
+pub(crate) enum HeldBy {
     /// The journal.
     Journal,
     /// A partial parity log.
@@ -100,7 +100,7 @@ pub(crate) struct ArrayNow {
     /// The place where writes under way are recorded.
     pub(crate) records: Records,
     /// The stripes, among those in question, that are named by a record.
-    pub(crate) held: BTreeMap<u64, Held>,
+    pub(crate) held: BTreeMap<u64, HeldBy>,
 }
 
 /// Evidence that parity was whole earlier.
@@ -172,9 +172,9 @@ impl Standing {
     ) -> Option<Clause> {
         let held = now.held.get(&stripe);
         let fails = |clause, fails: bool| (self.heeds(clause) && fails).then_some(clause);
-        fails(Clause::Same, !now.same || held == Some(&Held::Changed))
-            .or_else(|| fails(Clause::Logs, matches!(held, Some(Held::Journal | Held::Ppl))))
-            .or_else(|| fails(Clause::Bitmap, !now.clean && held == Some(&Held::Bitmap)))
+        fails(Clause::Same, !now.same || held == Some(&HeldBy::Changed))
+            .or_else(|| fails(Clause::Logs, matches!(held, Some(HeldBy::Journal | HeldBy::Ppl))))
+            .or_else(|| fails(Clause::Bitmap, !now.clean && held == Some(&HeldBy::Bitmap)))
             .or_else(|| fails(Clause::Whole, !self.was_whole(heard, now, end)))
             .or_else(|| fails(Clause::Timely, !self.is_timely(now)))
     }

@@ -5,7 +5,7 @@ use super::*;
 use crate::archive::undo_all;
 use pumice_host::finding::Finding;
 use pumice_host::repair::archive::{Occasion, Status};
-use pumice_host::repair::{EntryId, Intent, Kind as IntentKind, OldBytes, Record, Recovery, recover, undo};
+use pumice_host::repair::{EntryId, Intent, IntentKind, OldBytes, Record, Recovery, recover, undo};
 use pumice_host::target::Target;
 use pumice_protect::origin::Opinion;
 use pumice_raid::Uuid;

@@ -1,5 +1,5 @@
 use super::super::messages::Look;
-use super::super::{Held, Records, Word};
+use super::super::{HeldBy, Records, Word};
 use super::*;
 use pumice_offload::{Activity, AssociatedHost, Hosts, Writes};
 
@@ -199,7 +199,7 @@ fn what_an_unclean_array_needs_depends_on_its_records() {
     let busy = |clause| Action::Decide(7, Decision::Busy(99, clause));
     let finding = Action::Decide(7, Decision::Finding(99));
     let mut named = array(false, Records::Bitmap);
-    named.held.insert(7, Held::Bitmap);
+    named.held.insert(7, HeldBy::Bitmap);
     let here = |asked| host(asked, 0);
     for (now, expected) in [
         (array(true, Records::None), finding.clone()),
