@@ -29,7 +29,7 @@ pub enum Value {
     List(Vec<Value>),
 }
 
-/// Value of a name.
+/// Meaning of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     /// A section.
@@ -56,7 +56,7 @@ impl Section {
         })
     }
 
-    /// Value of a name.
+    /// Finds the meaning of a name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Entry> {
         self.0.get(name)

@@ -30,7 +30,8 @@ use thiserror::Error;
 pub struct CheckMatrix {
     columns: usize,
     rows: Vec<Vec<u8>>,
-    /// Number of columns known to be independent: [`any_independent`](Self::any_independent).
+    /// Number of columns that are independent whichever they are, as far as is known:
+    /// [`any_independent`](Self::any_independent).
     any: usize,
 }
 

@@ -55,7 +55,7 @@ pub(crate) struct Ends {
     pub(crate) controller: Controller,
     pub(crate) now: u64,
     pub(crate) messages: Vec<Vec<u8>>,
-    /// Number that makes the seeds of this pair.
+    /// Counter that makes each seed another one.
     pub(crate) salt: usize,
 }
 
