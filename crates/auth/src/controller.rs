@@ -307,7 +307,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Takes the state out. Whoever forgets to set another one leaves a queue that is refused.
+    /// Takes the state out. A caller that forgets to set another one leaves the queue refused.
     fn leave(&mut self) -> State {
         std::mem::replace(&mut self.state, State::Refusing(Failure::OutOfTurn("message")))
     }

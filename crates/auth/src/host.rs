@@ -262,7 +262,7 @@ impl Host {
         Ok(Action::Finish(success2(self.transaction.unwrap_or_default())))
     }
 
-    /// Takes the state out. Whoever forgets to set another one leaves a queue that is closed.
+    /// Takes the state out. A caller that forgets to set another one leaves the queue closed.
     fn leave(&mut self) -> State {
         std::mem::replace(&mut self.state, State::Closed(Failure::OutOfTurn("message")))
     }

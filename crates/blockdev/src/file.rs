@@ -115,7 +115,7 @@ impl FileDevice {
         // cache holds of it may be old: md writes past it.
         let in_memory = !is_block_device && system::lives_in_memory(&file);
         let direct = direct && size.is_multiple_of(u64::from(grain)) && !in_memory;
-        // What lives in memory shares no disk. A device whose disks cannot be found out is taken to
+        // A file in memory shares no disk. A device whose disks cannot be found out is taken to
         // share none.
         let disks = if in_memory { BTreeSet::new() } else { disks::below(path).unwrap_or_default() };
         let file = if direct { file } else { buffered(path, file, mode, is_block_device).map_err(fail)? };

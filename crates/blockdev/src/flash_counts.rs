@@ -6,7 +6,7 @@
 pub struct FlashCounts {
     /// Pages that hosts wrote.
     pub host_writes: u64,
-    /// Pages that were programmed for them. What the journal programs is not counted.
+    /// Pages that were programmed for them. Pages that the journal programs are not counted.
     pub host_programs: u64,
     /// Pages that garbage collection moved.
     pub copies: u64,

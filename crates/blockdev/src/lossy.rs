@@ -45,8 +45,8 @@ pub trait Lossy: Send + Sync {
     /// told yet: once for each loss, and again if the connection of the answer is lost.
     fn flush_of(&self, asker: &Asker) -> Result<(), IoError>;
 
-    /// Makes everything durable that was answered, as part of something else. Whoever relies on it
-    /// compares [`losses`](Self::losses) before the first write and after this.
+    /// Makes everything durable that was answered, as part of something else. A caller that relies
+    /// on it compares [`losses`](Self::losses) before the first write and after this.
     ///
     /// # Errors
     /// If the medium fails. Never for what was lost before: that is told to a Flush.

@@ -52,8 +52,8 @@ impl AlignedBuffer {
         unsafe { Self::allocate(len, alloc_zeroed) }
     }
 
-    /// A buffer that begins with these bytes, without filling it with zeros first. What is left of
-    /// its last page is zeros.
+    /// A buffer that begins with these bytes, without filling it with zeros first. The rest of its
+    /// last page is zeros.
     ///
     /// # Panics
     /// As [`new`](Self::new).

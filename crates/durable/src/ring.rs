@@ -135,7 +135,7 @@ impl<M: Medium> Ring<M> {
         identity: u64,
     ) -> Result<(Self, Vec<Entry>), RingError> {
         let mut ring = Self::new(medium, start, size, align, identity)?;
-        // What is read is durable from here on, even if a process and not the power went.
+        // All that is read is durable from here on, even if a process and not the power went.
         ring.medium.sync()?;
         let found = ring.scan()?;
         let entries = ring.adopt(found)?;

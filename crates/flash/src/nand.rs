@@ -93,11 +93,11 @@ pub trait Nand {
     fn vouch(&mut self, _page: Ppn) {}
 
     /// The tags of these blocks are about to be read. It changes nothing but how long that takes.
-    /// What was read ahead of tags before is forgotten.
+    /// Tags that were read ahead before are forgotten.
     fn prefetch_tags(&mut self, _blocks: impl Iterator<Item = BlockId>) {}
 
     /// These pages of a closed block are about to be read, in this order. It changes nothing but
-    /// how long that takes. What was read ahead before is forgotten.
+    /// how long that takes. Pages that were read ahead before are forgotten.
     fn prefetch(&mut self, _pages: impl Iterator<Item = Ppn>) {}
 }
 

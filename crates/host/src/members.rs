@@ -87,7 +87,7 @@ impl Equations {
         let most = |rows: usize| u16::try_from(rows).expect("a matrix has at most 8 rows");
         let full = most(target.layout().rows());
         let mut out = Self { full, left: full, reduced_stripes: 0 };
-        // What was found out of the last stretch between two borders: runs of it are the same.
+        // The answer for the last stretch between two borders: runs of it are the same.
         let borders = target.borders();
         let mut known: Option<(usize, (usize, usize))> = None;
         for run in runs {

@@ -94,7 +94,7 @@ impl StateFiles {
         };
         let state = Self { store: Arc::new(store), array, read_only, _lock: lock };
         if state.read_only.is_none() {
-            // Under the lock nobody else writes them. What cannot be removed does no harm.
+            // Under the lock nobody else writes them. A file that cannot be removed does no harm.
             let _ = sweep(&*state.store, &format!("{array}."));
         }
         Ok(state)

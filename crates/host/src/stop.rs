@@ -99,7 +99,7 @@ impl Stop {
         let (tell, told) = channel();
         let wake = tell.clone();
         let _listening = self.listen(move || {
-            // Who waited may be gone: so below.
+            // The waiting thread may be gone, here and below.
             let _ = wake.send(None);
         });
         std::thread::spawn(move || {

@@ -113,7 +113,8 @@ pub fn parse(bytes: &[u8]) -> Result<Section, TextError> {
     if bytes.len() as u64 > MAX_TEXT {
         return Err(TextError { line: 1, what: Wrong::Length });
     }
-    // What is not UTF-8 becomes a character that is an error anywhere but in strings and comments.
+    // A sequence that is not UTF-8 becomes a character that is an error anywhere but in strings and
+    // comments.
     let text = String::from_utf8_lossy(bytes);
     let mut parser = Parser { rest: &text, line: 1, items: 0 };
     let read = parser.section(0);

@@ -150,7 +150,7 @@ mod tests {
         for _ in 0..400 {
             costs.choose(&ladder, &Goal::mean(1), 0, 1e-7, true);
             let service = ladder.0[costs.size()].1;
-            // Who arrives while it is in progress waits for half of it on average.
+            // A request that arrives while it is in progress waits for half of it on average.
             costs.observe(costs.size(), 1e-7 * service * 100.0, 1e-7 * service * 100.0 * service / 2.0);
         }
         costs.runs = 0;

@@ -181,8 +181,8 @@ impl Live {
             self.arrivals += 1;
             self.full += u32::from(self.tokens >= most);
         }
-        // What is saved up for beside foreground requests, and finds no moment there, buys more on
-        // the idle drive.
+        // Savings for starts beside foreground requests that find no moment there buy more on the
+        // idle drive.
         self.unspent = if self.tokens >= most && !self.gap { self.unspent + 1 } else { 0 };
         if self.unspent >= UNSPENT {
             self.unspent = 0;

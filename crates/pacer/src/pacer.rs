@@ -370,7 +370,7 @@ impl<S: Starter> Pacer<S> {
     }
 
     /// Time begins anew at `now` on an idle drive: for simulations that go through a trace twice.
-    /// What was learned stays.
+    /// All that was learned stays.
     pub fn rewind(&mut self, now: Nanos) {
         let goal = *self.account.goal();
         self.set_goal(goal, now);

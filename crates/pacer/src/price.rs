@@ -241,9 +241,9 @@ fn best_at(
         if gain > worth * service && usable(delay, service) {
             (best, worth) = (Some((bytes, delay)), gain / service);
         }
-        // Whoever has come by now waits for the rest of a larger request as well: where no larger
-        // one is worth more even if nobody else comes, the exponentials are saved. The margin is
-        // for rounding.
+        // Requests that have come by now wait for the rest of a larger request as well. If no
+        // larger one is worth more even if nobody else comes, the exponentials are saved. The
+        // margin is for rounding.
         let (known, slope) = (price * hit_times_when, (price * hit + worth) * (1.0 - 1e-9));
         if ladder.0[i + 1..].iter().all(|&(bytes, service)| bytes as f64 + known < service * slope) {
             break;

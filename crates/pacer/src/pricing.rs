@@ -287,8 +287,8 @@ impl Pricing {
         }
     }
 
-    /// Chooses a start on a drive that is idle since `start`. What any but the smallest request is
-    /// expected to cost must be in the account `cover` times over, with one goal more: a drive that
+    /// Chooses a start on a drive that is idle since `start`. The expected cost of any but the
+    /// smallest request must be in the account `cover` times over, with one goal more: a drive that
     /// nobody uses earns nothing.
     pub(crate) fn choose(
         &mut self,

@@ -160,7 +160,7 @@ impl CheckMatrix {
     }
 
     /// The equations that remain without some members: as many independent ones as there are, with
-    /// zeros in those columns. What does not hold a missing member stays as it is.
+    /// zeros in those columns. An equation without a missing member stays as it is.
     ///
     /// # Panics
     /// If there is no such column.

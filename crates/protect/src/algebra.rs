@@ -1,8 +1,8 @@
 //! Polynomials over GF(2), modulo `P' = P x^(64-w)`, at compile time.
 //!
 //! The page `docs/design/protection-information.md` derives what is computed here. In this module a
-//! `u64` is a polynomial in plain order: bit `i` is the coefficient of `x^i`. What leaves it for a
-//! reflected guard is reversed.
+//! `u64` is a polynomial in plain order: bit `i` is the coefficient of `x^i`. Values that leave it
+//! for a reflected guard are reversed.
 
 /// Bytes that the kernels sum before they reduce: 4096 bytes of data, and metadata.
 pub(crate) const CHUNK: usize = 4096 + 128;

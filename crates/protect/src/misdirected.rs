@@ -1,8 +1,8 @@
 //! Misdirected writes: blocks whose content belongs at another place of the same drive.
 //!
 //! A drive that puts a write at the wrong place leaves two blocks that differ from their tags: the
-//! one that was written over, and the one that was not written. What the first holds belongs at the
-//! second.
+//! one that was written over, and the one that was not written. The content of the first belongs at
+//! the second.
 
 use std::collections::BTreeMap;
 

@@ -226,7 +226,7 @@ impl fmt::Display for Conflict {
 }
 
 /// Lists what else a device holds, other than what says it is larger than the device: that is held
-/// by an array which begins with the device. What cannot be read is as if it held nothing.
+/// by an array which begins with the device. A part that cannot be read counts as empty.
 #[must_use]
 pub fn signatures(device: &dyn ReadAt) -> Vec<Signature> {
     let disk = Disk::new(device, 0..device.size_bytes());
@@ -279,7 +279,7 @@ pub fn conflict(superblock: &Superblock, device_bytes: u64, found: &[Signature])
     }
     match superblock.metadata {
         Metadata::V0_90 | Metadata::V1_0 => {
-            // What the array holds ends before the superblock; on a member of a larger array it
+            // The content of the array ends before the superblock; on a member of a larger array it
             // ends nowhere near it.
             let spare = if holds_as_much_as_a_member(superblock) { 0 } else { ROUNDING };
             let place = place.saturating_sub(spare)..place + MAX_BYTES as u64;

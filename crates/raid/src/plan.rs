@@ -179,7 +179,7 @@ impl Array {
     fn bad_stripes(&self, member: &Member) -> Vec<Range<u64>> {
         let start = member.data_offset_bytes() / SECTOR;
         let bad = member.record.bad_blocks.iter();
-        // What lies before the data area concerns no stripe.
+        // A bad block before the data area concerns no stripe.
         let within = bad.filter(|area| area.end() > start);
         within
             .flat_map(|area| {

@@ -342,9 +342,9 @@ fn read_bad_blocks(
 
 /// Reads a journal device, to which somebody may be writing.
 ///
-/// What lies behind `journal_tail` stays until the tail moves on. So where the tail is the same
-/// after the ring was followed as before, no entry that was there before has been missed; else the
-/// ring is followed again, and after a few times its state is [`Journal::Unknown`].
+/// Entries behind `journal_tail` stay until the tail moves on. So where the tail is the same after
+/// the ring was followed as before, no entry that was there before has been missed; else the ring
+/// is followed again, and after a few times its state is [`Journal::Unknown`].
 pub(crate) fn read_journal_device(
     device: &dyn ReadAt,
     mut superblock: Superblock,

@@ -95,7 +95,7 @@ pub struct Superblock {
     pub array_uuid: Uuid,
     /// The device; 0.90 does not name it.
     pub device_uuid: Option<Uuid>,
-    /// The array's name, often `host:name`; empty in 0.90. What is not printable is escaped.
+    /// The array's name, often `host:name`; empty in 0.90. Unprintable characters are escaped.
     pub name: String,
     /// Time of the array's creation, in seconds since 1970.
     pub ctime: u64,

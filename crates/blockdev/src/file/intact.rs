@@ -39,7 +39,7 @@ impl Intact {
         })
     }
 
-    /// Looks at the file. What it has lost once stays lost, whatever its length is later.
+    /// Looks at the file. A part that was lost once stays lost, whatever its length is later.
     pub(super) fn look(&self, file: &File) -> io::Result<()> {
         let about = file.metadata()?;
         // Relaxed, all of them: each says something by itself, and none is ever taken back.

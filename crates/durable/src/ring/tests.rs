@@ -376,7 +376,7 @@ fn a_log_that_was_ended_is_empty_and_goes_on_whether_it_is_read_or_not() {
                 None => open(&store).unwrap().0,
             };
         }
-        // What follows is found.
+        // The next record is found.
         let last = ring.append(b"after").unwrap();
         ring.sync().unwrap();
         drop(ring);

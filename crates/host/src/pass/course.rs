@@ -93,7 +93,8 @@ impl<'t> Course<'t> {
 
     /// The reason why the pass ends, if this error ends it.
     pub(crate) fn reason(&self, error: &HostError) -> StopReason {
-        // What failed because the operator wants the end: a wait, or a command of a node.
+        // Failures that the operator caused by asking for the end: of a wait, or of a command of a
+        // node.
         let cut_short = matches!(error, HostError::Interrupted) || error.is_lost_connection();
         match error {
             HostError::ArrayChanged(what) => StopReason::ArrayChanged(what.clone()),

@@ -146,8 +146,8 @@ impl Pass<'_> {
         Ok(holds)
     }
 
-    /// The result is void, and so is saved progress. What merely cannot be confirmed leaves the
-    /// progress that was saved before.
+    /// The result is void, and so is saved progress. A result that merely cannot be confirmed
+    /// leaves the progress that was saved before.
     fn void(&mut self, difference: &Difference) -> HostError {
         self.is_void = !matches!(difference, Difference::Unclear(_));
         HostError::ArrayChanged(difference.to_string())

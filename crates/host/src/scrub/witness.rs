@@ -26,7 +26,7 @@ pub(crate) fn hosts_now(target: &Target, zero: Instant) -> Result<HostsSeen, Hos
         for (_, member) in target.members().filter(|(_, m)| Arc::ptr_eq(&m.node, node)) {
             let size = size_of(&member.node_name, &drives, member.drive)?;
             let own = target.array().superblock_span(size).map(|span| span.start);
-            // What stands at the place of another version is a user's data, whatever it says.
+            // Bytes at the place of another version are a user's data, whatever they look like.
             let of_member = |seen: &SuperblockSeen| {
                 seen.drive == member.drive
                     && own.is_some()
@@ -107,7 +107,7 @@ pub(crate) fn evidence(target: &Target, stripes: &[u64]) -> Result<ArrayNow, Hos
     });
     // md writes superblocks one after another: counts that differ are of an update under way.
     let same_events = now.members().iter().flatten().all(|m| m.record.superblock.events == now.events());
-    // What is not clean and has no record is another clause's matter.
+    // An array that is not clean and has no record is another clause's matter.
     now.assume_settled();
     let held = |stripe: u64| match now.plan(stripe..stripe + 1).next().map(|extent| extent.kind) {
         Some(Treatment::Check) => None,

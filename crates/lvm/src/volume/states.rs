@@ -71,7 +71,7 @@ pub(super) fn join(
     for (role, superblock) in &used {
         agrees_with_text(shape, *role, superblock)?;
     }
-    // What the others say may tell more: the volume was to get this image, and did not.
+    // The other superblocks may tell more: the volume was to get this image, and did not.
     if let Some(role) = blank {
         return Err(Refusal::NoSuperblock(role));
     }

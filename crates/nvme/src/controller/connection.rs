@@ -274,7 +274,7 @@ impl Connection {
             }
         };
         if full {
-            // What is whole waits for the medium, not for the host.
+            // Whole PDUs wait for the medium, not for the host.
             self.deadline = None;
         } else if self.state == State::Live && consumed < bytes.len() && self.deadline.is_none() {
             self.deadline = Some(now + PATIENCE);

@@ -168,7 +168,7 @@ impl Connection {
     }
 }
 
-/// A vendor command. What it means, and for which namespace, is the medium's affair.
+/// A vendor command. Its meaning, and its namespace, are for the medium to judge.
 fn vendor_checked(mut request: Request<'_>) -> Result<Request<'_>, Status> {
     let sqe = request.command;
     request.len = u64::from(sqe.sgl().len);

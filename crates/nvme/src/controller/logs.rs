@@ -43,8 +43,8 @@ impl Connection {
         }
         let queue = self.queue.as_ref().ok_or(Status::SEQUENCE)?;
         let (cntlid, seconds) = (queue.cntlid, self.now / 1_000_000_000);
-        // What all connections share is not kept waiting while the host's part is laid out: it may
-        // be a thousand times longer than the page.
+        // The lock that all connections share is not held while the host's part is laid out: that
+        // may be a thousand times longer than the page.
         let page = access.with(|subsystem| {
             let page = if queue.discovery {
                 discovery_page(subsystem, self.local, asked)

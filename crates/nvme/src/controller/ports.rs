@@ -42,7 +42,7 @@ impl Subsystem {
                 entries.push(entry(DiscoveryEntry::NVM, nqn, portid, at));
             }
         }
-        // What it says never changes while the node runs.
+        // The log never changes while the node runs.
         let generation = 1;
         DiscoveryEntry::log(generation, &entries)
     }

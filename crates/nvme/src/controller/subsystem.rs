@@ -143,8 +143,8 @@ pub struct VendorSet {
     pub identify: Vec<u8>,
     /// I/O opcodes from 0x80 on, with their entries of the Commands Supported and Effects log.
     pub commands: Vec<(u8, u32)>,
-    /// The host identifier of other nodes. Whoever connects under it can send vendor commands and
-    /// no others, so it is not counted among the hosts.
+    /// The host identifier of other nodes. A peer that connects under it can send vendor commands
+    /// and no others, so it is not counted among the hosts.
     pub helper: Option<[u8; 16]>,
 }
 

@@ -151,7 +151,8 @@ impl Framing {
 /// bytes it needs in `needed`.
 ///
 /// # Errors
-/// What ends the connection: a header that makes no sense, or does not fit its digest.
+/// The violation that ends the connection: a header that makes no sense, or does not fit its
+/// digest.
 pub fn frame<'a>(
     bytes: &'a [u8],
     framing: &Framing,

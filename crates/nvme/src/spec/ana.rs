@@ -74,8 +74,8 @@ impl AnaLog {
         page
     }
 
-    /// Reads a page; `None` if it is too short for what it says. What follows the last group is
-    /// of no account.
+    /// Reads a page; `None` if it is too short for what it says. Bytes behind the last group are
+    /// ignored.
     #[must_use]
     pub fn decode(page: &[u8]) -> Option<Self> {
         let (header, mut rest) = page.split_at_checked(HEADER)?;

@@ -9,7 +9,7 @@ const PIECE: u64 = 4096;
 /// Bytes at the start that most formats begin with.
 const HEAD: u64 = 2 * PIECE;
 
-/// Some of the bytes of a disk or partition. What cannot be read, or lies outside, is zero.
+/// Some of the bytes of a disk or partition. Bytes that cannot be read, or lie outside, are zero.
 pub(super) struct Disk<'d> {
     device: &'d dyn ReadAt,
     range: Range<u64>,

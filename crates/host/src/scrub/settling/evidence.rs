@@ -179,8 +179,8 @@ impl Standing {
             .or_else(|| fails(Clause::Timely, !self.is_timely(now)))
     }
 
-    /// S10. What the nodes remember counts only as it was before the second look: a resync that
-    /// ends after it says nothing of what it saw.
+    /// S10. The memory of the nodes counts only as it was before the second look: a resync that
+    /// ends after that look says nothing about the bytes that it saw.
     fn was_whole(&self, heard: &HostsSeen, now: &ArrayNow, end: &HostsSeen) -> bool {
         if now.clean || now.records == Records::Bitmap {
             return true;

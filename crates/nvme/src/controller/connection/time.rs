@@ -62,7 +62,7 @@ impl Connection {
             return;
         }
         let by = now.saturating_sub(self.ticked);
-        // What began after the last tick has all of its time left, and no more.
+        // A deadline that began after the last tick has all of its time left, and no more.
         let later = |time: u64| (time + by).min(now);
         if let Some(deadline) = &mut self.deadline {
             *deadline = (*deadline + by).min(now + PATIENCE);
@@ -104,8 +104,8 @@ impl Connection {
         // Relaxed: a time that is looked at alone.
         let silence = now.saturating_sub(queue.heard.load(Ordering::Relaxed));
         if at_work && queue.kato_ns != 0 {
-            // Whoever keeps all others away must be heard of, however long a timeout it has asked
-            // for.
+            // A host that keeps all others away must be heard of, however long a timeout it has
+            // asked for.
             if silence > SILENCE && access.with(|s| s.is_holder(queue.cntlid)) {
                 return Some(EndReason::Silence);
             }

@@ -147,7 +147,7 @@ fn a_silence_within_the_wait_makes_it_begin_anew() {
     // It was heard often enough.
     let time = second_look(&[1500, 2300, 3100, 3500, 3900, 4300, 4700]).unwrap();
     assert!(time < 3300, "{time}");
-    // What begins when the second look is due already is too late to hold anything back.
+    // A silence that begins when the second look is due already is too late to hold anything back.
     let time = second_look(&[1900, 2500, 3050, 5000, 7000]).unwrap();
     assert!(time < 3300, "{time}");
 }

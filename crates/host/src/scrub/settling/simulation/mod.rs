@@ -51,7 +51,7 @@ fn held(random: &mut Random, kept: Kept) -> (u64, u64) {
     [(0, 1), (2, longest), (20, longest / 4)][random.index(3)]
 }
 
-/// A seed: some passes over one array. What is said that is not so, if anything is.
+/// A seed: some passes over one array. An error is the first false statement.
 fn seed(
     number: u64,
     config: &dyn Fn(&mut Random) -> Config,

@@ -291,7 +291,7 @@ impl World {
         }
     }
 
-    // What a scrub can ask a node.
+    // Questions that a scrub can ask a node.
 
     /// The hosts of a node.
     pub(super) fn hosts(&mut self, k: usize) -> Option<Hosts> {
