@@ -16,7 +16,7 @@ pub enum Purpose {
     Repair,
 }
 
-/// Locks on stripes. Implemented by whoever can ask the writer of the array.
+/// Locks on stripes. Implemented by clients of the writer of the array.
 pub trait StripeLocks: Send + Sync {
     /// Locks stripes, and waits for that until `stop` is raised.
     ///

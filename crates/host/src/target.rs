@@ -192,7 +192,7 @@ impl Target {
         Self { journal, ..self }
     }
 
-    /// The same, of an array that is written meanwhile by whoever gives these locks.
+    /// The same, of an array that is written meanwhile; its writer gives these locks.
     ///
     /// Nothing else is used of the members' nodes that the writer may use as well: no local memory,
     /// no pace, and neither is a lost connection made anew.

@@ -28,7 +28,7 @@ const ROUNDING: u64 = 1 << 20;
 
 /// A format that is not md's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum ContentKind {
     /// A partition table of DOS.
     Dos,
     /// A GUID partition table.
@@ -69,7 +69,7 @@ pub enum Kind {
     Md,
 }
 
-impl Kind {
+impl ContentKind {
     /// The name under which an array of md that may lie in it is found.
     const fn inside(self) -> &'static str {
         match self {
@@ -88,7 +88,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ContentKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Dos => "DOS partition table",
@@ -122,14 +122,14 @@ pub struct Claim {
     /// The partition, by its number.
     pub partition: Option<u32>,
     /// Content at the start of the partition.
-    pub holds: Option<Kind>,
+    pub holds: Option<ContentKind>,
 }
 
 /// A format that was found on a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature {
     /// The format.
-    pub kind: Kind,
+    pub kind: ContentKind,
     /// The id of this one, as its own tools print it.
     pub id: Option<String>,
     /// The name of what it belongs to: LVM's volume group.
@@ -140,7 +140,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    fn new(kind: Kind, id: Option<String>, bytes: Option<u64>) -> Self {
+    fn new(kind: ContentKind, id: Option<String>, bytes: Option<u64>) -> Self {
         let claims = bytes.map(|end| Claim { bytes: 0..end, partition: None, holds: None });
         Self { kind, id, name: None, claims: claims.into_iter().collect() }
     }
@@ -161,15 +161,15 @@ impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let article = if matches!(
             self.kind,
-            Kind::Ext
-                | Kind::Xfs
-                | Kind::F2fs
-                | Kind::Exfat
-                | Kind::Ntfs
-                | Kind::Lvm
-                | Kind::Imsm
-                | Kind::Spdk
-                | Kind::Md
+            ContentKind::Ext
+                | ContentKind::Xfs
+                | ContentKind::F2fs
+                | ContentKind::Exfat
+                | ContentKind::Ntfs
+                | ContentKind::Lvm
+                | ContentKind::Imsm
+                | ContentKind::Spdk
+                | ContentKind::Md
         ) {
             "an"
         } else {
@@ -214,7 +214,7 @@ impl fmt::Display for Conflict {
             Some(Claim { partition: Some(number), .. }) => {
                 write!(f, "the superblock's array and partition {number} cannot both hold the device")?;
             }
-            Some(_) if other.kind == Kind::Lvm => {
+            Some(_) if other.kind == ContentKind::Lvm => {
                 f.write_str(
                     "the superblock belongs to a logical volume, or is of an older use; name the volume",
                 )?;
@@ -234,10 +234,10 @@ pub fn signatures(device: &dyn ReadAt) -> Vec<Signature> {
     found.extend(tables::find(&disk));
     let tail = disk.tail();
     if tail.has(b"Intel Raid ISM Cfg Sig. ", &[1024, 8192]) {
-        found.push(Signature::new(Kind::Imsm, None, None));
+        found.push(Signature::new(ContentKind::Imsm, None, None));
     }
     if tail.has(&[0xDE, 0x11, 0xDE, 0x11], &[512, 4096]) {
-        found.push(Signature::new(Kind::Ddf, None, None));
+        found.push(Signature::new(ContentKind::Ddf, None, None));
     }
     found.retain(|found| found.is_of(device.size_bytes()));
     found
@@ -273,7 +273,7 @@ pub fn conflict(superblock: &Superblock, device_bytes: u64, found: &[Signature])
         Some(Conflict { metadata: superblock.metadata, place, other, claim })
     };
     // At the end of the disk, and of the whole disk.
-    let container = found.iter().find(|other| matches!(other.kind, Kind::Imsm | Kind::Ddf));
+    let container = found.iter().find(|other| matches!(other.kind, ContentKind::Imsm | ContentKind::Ddf));
     if let Some(other) = container {
         return of(other, None);
     }

@@ -131,7 +131,7 @@ pub fn probe(device: &dyn ReadAt) -> Result<Option<MemberRecord>, ProbeError> {
 ///
 /// Of several good ones the one counts that is as it is known to be. Of several such, or if there
 /// is none, the one counts in whose data all the others lie as a whole, if it lies in the data of
-/// none, and none is newer: whoever may write to the array may have written them.
+/// none, and none is newer: a user who may write to the array may have written them.
 ///
 /// # Errors
 /// If the only superblock, or something it points to, is damaged or unknown; where several are good

@@ -312,7 +312,7 @@ impl<'t> Pass<'t> {
 
 impl Work for Pass<'_> {
     fn batch(&mut self, stripes: Range<u64>, observer: &mut dyn Observer) -> Result<(), HostError> {
-        // Before the lock: whoever waits for it does not wait for a node's pace.
+        // Before the lock: a writer that waits for it must not wait for a node's pace.
         self.pace.wait(self.target, observer, self.stop)?;
         // From the first read to the verdicts.
         let lock = self.target.lock(stripes.clone(), Purpose::Check, self.stop)?;

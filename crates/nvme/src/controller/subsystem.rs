@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 /// Bounds of a subsystem. Everything that a peer can ask for has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at a time, whoever they belong to; the caller counts them.
+    /// Connections at a time, of all hosts and nodes; the caller counts them.
     pub connections: usize,
     /// Associations of hosts at a time. The discovery service, and other nodes, have as many of
     /// their own.
@@ -395,7 +395,7 @@ impl Subsystem {
         let mut all = self.namespaces.to_vec();
         all[nsid as usize - 1] = namespace;
         self.namespaces = all.into();
-        // Under the subsystem's lock, as whoever reads both: the count fits the namespaces.
+        // Under the subsystem's lock, as every reader of both: the count fits the namespaces.
         self.namespace_changes.fetch_add(1, Ordering::Release);
         for controller in self.controllers.values_mut().filter(|c| !c.discovery && c.attached.has(nsid)) {
             controller.changed.insert(nsid);

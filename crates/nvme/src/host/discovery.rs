@@ -47,14 +47,14 @@ enum State {
 
 /// A part of the log that is to be read next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct LogPart {
     /// Byte offset in the log.
     pub offset: u64,
     /// Bytes, a multiple of four.
     pub len: u32,
 }
 
-/// Reads a log: asks for [parts](Part), takes what they hold, and says when it is done.
+/// Reads a log: asks for [parts](LogPart), takes what they hold, and says when it is done.
 #[derive(Debug)]
 pub struct DiscoveryReader {
     state: State,
@@ -73,12 +73,12 @@ impl Default for DiscoveryReader {
 impl DiscoveryReader {
     /// The part to read next.
     #[must_use]
-    pub fn wanted(&self) -> Part {
+    pub fn wanted(&self) -> LogPart {
         match self.state {
-            State::Header | State::Check { .. } => Part { offset: 0, len: LEN as u32 },
+            State::Header | State::Check { .. } => LogPart { offset: 0, len: LEN as u32 },
             State::Records { count, .. } => {
                 let len = ((count - self.read) * LEN).min(PART);
-                Part { offset: (1 + self.read) * LEN, len: len as u32 }
+                LogPart { offset: (1 + self.read) * LEN, len: len as u32 }
             }
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use pumice_units::{Role, StripeIndex};
 
-use super::{Kind, Signature};
+use super::{ContentKind, Signature};
 use crate::geometry::Geometry;
 use crate::metadata::Metadata;
 use crate::superblock::Superblock;
@@ -69,7 +69,7 @@ pub fn strangers<'m>(
             other: other.map(|(device, found)| (device.to_owned(), found.clone())),
         };
         for found in foreign {
-            if begins > 0 && matches!(found.kind, Kind::Dos | Kind::Gpt) {
+            if begins > 0 && matches!(found.kind, ContentKind::Dos | ContentKind::Gpt) {
                 return Some(report(found, None));
             }
             let differs = |(_, other): &&(&str, &Signature)| other.kind == found.kind && other.id != found.id;

@@ -13,7 +13,7 @@ impl Queue {
             // The end of an I/O queue is not that of the association.
             let _ = totals.reason.set(reason);
         }
-        // Relaxed: whoever gets the whole has synchronized with all who let go of it.
+        // Relaxed: the thread that gets the whole has synchronized with all who let go of it.
         totals.commands.fetch_add(done.commands, Ordering::Relaxed);
         totals.bytes_read.fetch_add(done.bytes_read, Ordering::Relaxed);
         totals.bytes_written.fetch_add(done.bytes_written, Ordering::Relaxed);

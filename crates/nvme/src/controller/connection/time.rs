@@ -47,7 +47,7 @@ impl Connection {
     /// Takes over namespaces that have changed. Only then is the subsystem asked: all queues do
     /// this at every tick.
     pub(in crate::controller) fn look_at_namespaces<A: Access>(&mut self, access: &A) {
-        // Acquire: whoever sees the change sees what was changed.
+        // Acquire: a thread that sees the change sees the changed namespaces.
         if self.changes.load(Ordering::Acquire) != self.changes_seen {
             (self.namespaces, self.changes_seen) = access.with(|subsystem| subsystem.seen_namespaces());
         }
