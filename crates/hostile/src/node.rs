@@ -57,7 +57,7 @@ impl Setup {
         self.folder.join(format!("{}.drive", self.name))
     }
 
-    /// Path of the file in which the node keeps the blocks that are unreadable.
+    /// Folder in which the node keeps the list of unreadable blocks.
     pub(crate) fn state(&self) -> PathBuf {
         self.folder.join(&self.name)
     }

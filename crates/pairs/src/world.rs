@@ -56,7 +56,7 @@ pub(crate) struct World {
     pub(crate) logs: Mutex<Vec<Arc<Log>>>,
     /// Faults that were seen.
     pub(crate) troubles: Mutex<Vec<String>>,
-    /// Effects of one feature on the other that are allowed, with their reasons.
+    /// Requests that one feature did not get through because of the other, with the reasons.
     pub(crate) notes: Mutex<Vec<String>>,
     pub(crate) calls: Mutex<Vec<Arc<Call>>>,
     pub(crate) load: Shared,
