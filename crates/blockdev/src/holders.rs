@@ -13,10 +13,10 @@ pub(crate) fn in_use(path: &Path) -> String {
     let known = Path::new("/sys");
     let found =
         std::fs::metadata(path).map(|about| Search { sysfs: known, proc: "/proc".as_ref() }.of(&about));
-    say(found.unwrap_or_default())
+    message(found.unwrap_or_default())
 }
 
-fn say(mut found: Vec<String>) -> String {
+fn message(mut found: Vec<String>) -> String {
     let more = found.len().saturating_sub(NAMED);
     found.truncate(NAMED);
     if more > 0 {
@@ -206,8 +206,8 @@ mod tests {
         assert_eq!(of(8, 33), "its disk sdc: device mapper vault-data (dm-0)");
         assert_eq!(of(8, 48), "mounted at /pool");
         assert_eq!(of(8, 99), "");
-        assert!(say(Vec::new()).contains("in use"));
-        let many = say((0..NAMED + 3).map(|at| format!("p{at}")).collect());
+        assert!(message(Vec::new()).contains("in use"));
+        let many = message((0..NAMED + 3).map(|at| format!("p{at}")).collect());
         assert!(many.ends_with("p7, 3 more"), "{many}");
         Ok(())
     }

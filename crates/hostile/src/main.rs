@@ -163,17 +163,17 @@ fn run(args: &Args) -> Result<bool, Failed> {
     for class in CLASSES.iter().filter(|class| wanted(class.name)) {
         begin(class.name, class.what);
         rows.push(measure(class, &options, folder.path())?);
-        tell(rows.last().expect("just made"), !args.short);
+        report_faults(rows.last().expect("just made"), !args.short);
     }
     for trial in TRIALS.iter().filter(|trial| wanted(trial.name)) {
         begin(trial.name, trial.what);
         rows.push((trial.run)(&options, folder.path())?);
-        tell(rows.last().expect("just made"), !args.short);
+        report_faults(rows.last().expect("just made"), !args.short);
     }
     if wanted(CROWD) {
         begin(CROWD, &format!("{} connections", options.connections));
         rows.push(measure_crowd(&options, folder.path())?);
-        tell(rows.last().expect("just made"), !args.short);
+        report_faults(rows.last().expect("just made"), !args.short);
     }
     for (name, why) in rows.iter().filter_map(|row| Some((row.name, row.skipped.as_ref()?))) {
         say(&format!("{name}: NOT DONE: {why}"));
@@ -188,7 +188,7 @@ fn run(args: &Args) -> Result<bool, Failed> {
     Ok(kept)
 }
 
-fn tell(row: &Row, full: bool) {
+fn report_faults(row: &Row, full: bool) {
     for fault in row.faults(full) {
         say(&format!("{}: FAULT: {fault}", row.name));
     }

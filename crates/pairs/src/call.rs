@@ -46,7 +46,7 @@ impl World {
         let mut process = Process::start(&self.binary, args, &log)?;
         let mut asked: Option<Instant> = None;
         let status = loop {
-            if let Some(status) = process.ended() {
+            if let Some(status) = process.exit_status() {
                 break Some(status);
             }
             match asked {

@@ -97,7 +97,7 @@ fn chosen(options: &Options) -> Result<Vec<Pair>, Failed> {
 }
 
 /// Says what came of a cell.
-fn tell(outcome: &Outcome, setup: &Setup) {
+fn report(outcome: &Outcome, setup: &Setup) {
     let seconds = outcome.took.as_secs_f64();
     let Outcome { pair, verified, written, told, .. } = outcome;
     let verdict = match (&outcome.skipped, outcome.troubles.is_empty()) {
@@ -158,7 +158,7 @@ fn all(options: &Options) -> Result<bool, Failed> {
             scope.spawn(move || {
                 while let Some(pair) = pairs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let outcome = run(&setup, *pair);
-                    tell(&outcome, &setup);
+                    report(&outcome, &setup);
                     let mut outcomes = world::held(outcomes);
                     outcomes.push(outcome);
                     // After each cell: a run of all pairs takes hours, and may be cut short.

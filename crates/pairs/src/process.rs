@@ -163,7 +163,7 @@ impl Process {
     }
 
     /// Exit status; `None` while it runs.
-    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
@@ -171,7 +171,7 @@ impl Process {
     pub(crate) fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
         let until = Instant::now() + limit;
         loop {
-            match self.ended() {
+            match self.exit_status() {
                 None if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
                 ended => return ended,
             }
