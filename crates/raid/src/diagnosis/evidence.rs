@@ -231,8 +231,8 @@ pub(super) fn of_block(
     Some(Found { evidence, rivals, is_chance })
 }
 
-/// Whether every pair of members explains everything, as in RAID-6: two equations, of which any two
-/// columns are independent. Of a matrix of which nothing is known, that is assumed.
+/// Returns whether every pair of members explains everything, as in RAID-6: two equations, of which
+/// any two columns are independent. Of a matrix of which nothing is known, that is assumed.
 fn has_pairs(check: &CheckMatrix) -> bool {
     check.rows() == 2 && check.any_independent() != 1
 }
