@@ -94,7 +94,7 @@ impl StateFiles {
         };
         let state = Self { store: Arc::new(store), array, read_only, _lock: lock };
         if state.read_only.is_none() {
-            // Under the lock nobody else writes them. What cannot be removed does no harm.
+            // Under the lock nobody else writes them. A file that cannot be removed does no harm.
             let _ = sweep(&*state.store, &format!("{array}."));
         }
         Ok(state)
@@ -106,7 +106,7 @@ impl StateFiles {
         Self { store, array, read_only: None, _lock: None }
     }
 
-    /// Why nothing can be written in the directory; `None` if it can.
+    /// Reason why nothing can be written in the directory; `None` if it can be written.
     #[must_use]
     pub fn read_only(&self) -> Option<&str> {
         self.read_only.as_deref()
@@ -116,13 +116,13 @@ impl StateFiles {
         format!("{}.{kind}", self.array)
     }
 
-    /// Where the repair journal is.
+    /// Path of the repair journal.
     #[must_use]
     pub fn journal_path(&self) -> PathBuf {
         self.store.path(&self.name("repair"))
     }
 
-    /// What the repair journal says.
+    /// Content of the repair journal.
     ///
     /// # Errors
     /// If it cannot be read, or is none.
@@ -170,7 +170,7 @@ impl StateFiles {
         self.name(if complete { "scrub" } else { "range" })
     }
 
-    /// Where the progress file of a pass is.
+    /// Path of the progress file of a pass.
     #[must_use]
     pub fn progress_path(&self, complete: bool) -> PathBuf {
         self.store.path(&self.progress_name(complete))
@@ -183,7 +183,7 @@ impl StateFiles {
         written.map_err(|error| HostError::state(self.progress_path(complete), "cannot be written", error))
     }
 
-    /// What a healing under way has told md; `None` if there is none.
+    /// Record of the orders that a healing under way has given md; `None` if there is none.
     ///
     /// # Errors
     /// If the record cannot be read, or is none.
@@ -227,7 +227,7 @@ impl StateFiles {
     }
 }
 
-/// Whether an error means that a folder takes no new file, and may be read all the same.
+/// Returns whether an error means that a folder takes no new file, but may still be read.
 fn is_unwritable(kind: ErrorKind) -> bool {
     matches!(
         kind,

@@ -17,10 +17,10 @@ use pumice_units::format_date;
 use std::ops::Range;
 
 /// The initial state of a pass.
-pub(super) struct Begun {
+pub(super) struct PassStart {
     pub(super) saved: SavedPass,
     pub(super) schedule: Schedule,
-    /// Whether it continues an interrupted pass.
+    /// True if it continues an interrupted pass.
     pub(super) resumed: bool,
 }
 
@@ -30,7 +30,7 @@ pub(super) fn begin(
     state: Option<&StateFiles>,
     options: &Options,
     observer: &mut dyn Observer,
-) -> Result<Begun, HostError> {
+) -> Result<PassStart, HostError> {
     let Some(state) = state else { return fresh(target, options) };
     let whole = 0..target.layout().stripes();
     let complete = options.range.as_ref().is_none_or(|range| *range == whole);
@@ -71,7 +71,7 @@ fn unusable(state: &StateFiles, complete: bool, why: &str) -> HostError {
     }
 }
 
-fn fresh(target: &Target, options: &Options) -> Result<Begun, HostError> {
+fn fresh(target: &Target, options: &Options) -> Result<PassStart, HostError> {
     options.check(target)?;
     let range = options.range.clone().unwrap_or(0..target.layout().stripes());
     let batch = options.batch.unwrap_or(BATCH);
@@ -97,7 +97,7 @@ fn fresh(target: &Target, options: &Options) -> Result<Begun, HostError> {
     let (read, _) = target.premises();
     let saved = SavedPass::new(target.array().uuid(), date::now(), identity, key, read);
     let saved = SavedPass { tagged: tagged(target)?, ..saved };
-    Ok(Begun { saved, schedule, resumed: false })
+    Ok(PassStart { saved, schedule, resumed: false })
 }
 
 /// Roles of the members whose blocks are compared with their tags.
@@ -121,7 +121,7 @@ fn resumed(
     saved: SavedPass,
     options: &Options,
     observer: &mut dyn Observer,
-) -> Result<Begun, HostError> {
+) -> Result<PassStart, HostError> {
     let key = &saved.key;
     let differs = |option, then: String, now: Option<String>| match now {
         Some(now) if now != then => Err(HostError::Resume { option, then, now }),
@@ -167,7 +167,7 @@ fn resumed(
         schedule.stripes()
     ));
     // The devices have today's names.
-    Ok(Begun { saved: SavedPass { read: now, ..saved }, schedule, resumed: true })
+    Ok(PassStart { saved: SavedPass { read: now, ..saved }, schedule, resumed: true })
 }
 
 /// Adds the findings that this pass had repaired but not saved when it was killed: the archive had
@@ -205,7 +205,7 @@ pub(super) fn settle_repaired(
     Ok(())
 }
 
-/// Whether the place of a finding is consistent, and can be read, now.
+/// Returns whether the place of a finding is consistent, and can be read, now.
 fn is_consistent(target: &Target, finding: &Finding, stop: &Stop) -> Result<bool, HostError> {
     let _lock = target.lock(finding.stripe..finding.stripe + 1, Purpose::Check, stop)?;
     let view = target.view(finding.stripe)?;

@@ -373,7 +373,7 @@ fn nothing_is_clean_unless_the_whole_range_was_checked() {
     }
 }
 
-/// What was found before the interruption is repaired by the pass that goes on.
+/// Findings from before the interruption are repaired by the pass that goes on.
 #[test]
 fn a_resumed_repair_repairs_what_was_found_before() {
     let world = World::new(RAID6, 8);
