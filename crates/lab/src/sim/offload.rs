@@ -4,8 +4,8 @@ use super::shared::ShowArgs;
 use clap::{Args, ValueEnum};
 use pumice::failure::Failure;
 use pumice::text::table;
-use pumice_sim::offload::{Basis, Cell, Method, Outcome, Platform, Report, study};
-use pumice_sim::plot::{Axis, Division, Figure, Series};
+use pumice_lab::study::offload::{Basis, Cell, Method, Outcome, Platform, Report, study};
+use pumice_lab::study::plot::{Axis, Division, Figure, Series};
 use pumice_units::{format_binary, format_decimal, parse_size};
 use std::process::ExitCode;
 
@@ -324,6 +324,6 @@ fn settings(p: &Platform) -> String {
         p.thread_per_segment_ns / 1e3,
         rate(p.memory),
         p.memory_per_byte,
-        pumice_sim::offload::AHEAD
+        pumice_lab::study::offload::AHEAD
     )
 }

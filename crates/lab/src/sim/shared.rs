@@ -3,8 +3,8 @@
 use clap::Args;
 use pumice::failure::Failure;
 use pumice::text::{print, print_json};
-use pumice_sim::Drive;
-use pumice_sim::trace::Format;
+use pumice_lab::study::Drive;
+use pumice_lab::study::trace::Format;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -3,7 +3,7 @@
 use clap::Args;
 use pumice::failure::Failure;
 use pumice::text::{print, print_json, table};
-use pumice_sim::stagger::{Delay, Throughput, delay, throughput};
+use pumice_lab::study::stagger::{Delay, Throughput, delay, throughput};
 use serde::Serialize;
 use std::process::ExitCode;
 

@@ -1,0 +1,3 @@
+//! The studies of `pumice-lab`, for its commands and its tests.
+
+pub mod study;
