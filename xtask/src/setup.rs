@@ -9,11 +9,13 @@ use std::process::Command;
 type Program = (&'static str, &'static str);
 
 /// What `cargo test` uses.
-const TESTS: [Program; 2] = [
+const TESTS: [Program; 3] = [
     // The judge of superblocks that our writer makes.
     ("mdadm", "mdadm"),
     // Archives of arrays that Linux wrote.
     ("zstd", "zstd"),
+    // The record of what SQLite writes, for cuts of the power.
+    ("strace", "strace"),
 ];
 
 /// What the tests against a real Linux kernel use besides: the machine that it runs in, and what
