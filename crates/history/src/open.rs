@@ -5,7 +5,7 @@ use crate::place::{self, There};
 use crate::schema::{self, APPLICATION, MIGRATIONS, Migration, TABLES};
 use crate::table::Table;
 use crate::{Error, History, Reader};
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, MAIN_DB, OpenFlags};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -101,6 +101,10 @@ fn begin(path: &Path, target: &Target) -> Result<(Connection, Option<i64>), Erro
     };
     schema::migrate(&mut database, from as usize, target.steps).map_err(failed)?;
     schema::check(&database, target.steps, target.tables).map_err(failed)?;
+    // A damaged header may say that the database can only be read.
+    if database.is_readonly(MAIN_DB).map_err(|error| failed(error.into()))? {
+        return Err(failed(Fault::Damaged("its header says that it cannot be written".to_owned())));
+    }
     Ok((database, (from != known).then_some(from)))
 }
 

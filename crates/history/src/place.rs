@@ -43,10 +43,17 @@ pub(crate) fn sync_folder(folder: &Path) -> Result<(), Error> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed(folder))
 }
 
-/// Makes the folder of the database if it is missing.
+/// Makes the folder of the database, and those above, if they are missing; each is durable.
 pub(crate) fn make_folder(path: &Path) -> Result<(), Error> {
-    let folder = folder(path);
-    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(failed(folder))
+    let missing = |folder: &&Path| !folder.as_os_str().is_empty() && fs::symlink_metadata(folder).is_err();
+    let missing: Vec<&Path> = folder(path).ancestors().take_while(missing).collect();
+    for made in missing.into_iter().rev() {
+        match DirBuilder::new().mode(FOLDER_MODE).create(made) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(failed(made)(error)),
+            _ => sync_folder(folder(made))?,
+        }
+    }
+    Ok(())
 }
 
 /// Takes the lock of the process that writes.

@@ -107,6 +107,8 @@ pub(crate) fn is_new(of: &Connection) -> Result<bool, Fault> {
 
 /// Brings a database to the version that the list ends with: one transaction for each step.
 pub(crate) fn migrate(database: &mut Connection, from: usize, steps: &[Migration]) -> Result<(), Fault> {
+    // A step may replace a table that others refer to; the check afterwards looks at references.
+    database.pragma_update(None, "foreign_keys", false)?;
     for (at, step) in steps.iter().enumerate().skip(from) {
         let version = at as i64 + 1;
         let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -119,6 +121,7 @@ pub(crate) fn migrate(database: &mut Connection, from: usize, steps: &[Migration
         change.pragma_update(None, "user_version", version)?;
         change.commit()?;
     }
+    database.pragma_update(None, "foreign_keys", true)?;
     Ok(())
 }
 
