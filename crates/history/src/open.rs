@@ -131,7 +131,7 @@ impl History {
                     (There::Nothing, _) => Opened::New,
                     (There::Empty, _) => Opened::Empty,
                     (There::Something, Some(from)) if from > 0 => Opened::Migrated { from },
-                    // Something in the file, and no table: a cut while it was made.
+                    // A cut while it was made, which SQLite rolled back to nothing.
                     (There::Something, Some(_)) => Opened::Empty,
                     (There::Something, None) => Opened::Found,
                 };
@@ -159,7 +159,8 @@ impl Reader {
     pub fn open(path: &Path) -> Result<Self, Error> {
         let failed = |fault| Error::of(path, "opening", fault);
         match std::fs::metadata(path) {
-            Ok(file) if file.len() > 0 => {}
+            // SQLite takes one byte for none.
+            Ok(file) if file.len() > 1 => {}
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(place::failed(path)(error));
             }

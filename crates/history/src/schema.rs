@@ -100,9 +100,16 @@ pub(crate) fn version_in_table(of: &Connection) -> Result<Option<i64>, Fault> {
     row.map(|row| row.integer("value")).transpose()
 }
 
-/// Whether a database has nothing in it yet.
+/// Whether a database has nothing in it yet. Pages without a table are damage: the creation is one
+/// transaction, and a cut in it leaves no page.
 pub(crate) fn is_new(of: &Connection) -> Result<bool, Fault> {
-    Ok(of.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))? == 0)
+    let number = |ask: &str| of.query_row(ask, [], |row| row.get::<_, i64>(0));
+    let tables = number("SELECT count(*) FROM sqlite_schema")?;
+    match (tables, number("PRAGMA page_count")?) {
+        (0, 0) => Ok(true),
+        (0, _) => Err(Fault::Damaged("it has pages and no table".to_owned())),
+        _ => Ok(false),
+    }
 }
 
 /// Brings a database to the version that the list ends with: one transaction for each step.
