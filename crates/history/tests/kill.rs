@@ -47,7 +47,7 @@ fn what_was_reported_survives_a_kill() {
     }
     let rounds = if long() { 200 } else { 20 };
     let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("state/history.db");
+    let path = folder.path().join("var/state/history.db");
     let mut random = ChaCha8Rng::seed_from_u64(7);
     let (mut next, mut rolled_back, mut leftovers) = (0, 0, 0);
     for _ in 0..rounds {

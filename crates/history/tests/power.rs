@@ -54,8 +54,8 @@ fn what_was_reported_survives_a_cut() {
     // Whole at the end: the model is the disk that was.
     let mut whole = Disk::default();
     calls.iter().for_each(|call| whole.call(call));
-    let made = std::fs::read(recorded.join("state/history.db")).expect("read");
-    assert!(whole.contents("state/history.db").is_some_and(|contents| contents == made));
+    let made = std::fs::read(recorded.join("var/state/history.db")).expect("read");
+    assert!(whole.contents("var/state/history.db").is_some_and(|contents| contents == made));
 
     let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
     let mut disk = Disk::default();
@@ -76,7 +76,7 @@ fn what_was_reported_survives_a_cut() {
         lost += usize::from(after.lost_something);
         after.write(&place);
         let what = format!("cut {number} before call {cut}");
-        let path = place.join("state/history.db");
+        let path = place.join("var/state/history.db");
         hot +=
             u32::from(path.with_file_name("history.db-journal").metadata().is_ok_and(|file| file.len() > 0));
         let (mut history, opened) = History::open(&path).unwrap_or_else(|error| panic!("{what}: {error}"));

@@ -144,7 +144,7 @@ pub fn write_passes(until: u64) {
         std::io::stdout().write_all(line.as_bytes()).expect("the pipe is there");
         std::io::stdout().flush().expect("the pipe is there");
     };
-    let mut history = History::open(&folder.join("state/history.db")).expect("opens").0;
+    let mut history = History::open(&folder.join("var/state/history.db")).expect("opens").0;
     take_files(&mut history, folder).expect("taken up");
     let from: u64 = from.parse().expect("a number");
     for number in from..from.saturating_add(until) {

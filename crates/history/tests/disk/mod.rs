@@ -258,8 +258,10 @@ impl Disk {
         // All, nothing, or some of what is not synced.
         let mood = random.next_u32() % 3;
         let mut files = Vec::new();
-        let folder = |name: &str| name.rsplit_once('/').map(|(folder, _)| folder.to_owned());
-        let is_there = |name: &str| folder(name).is_none_or(|folder| names.contains_key(&folder));
+        let above = |name: &str| -> Vec<String> {
+            name.match_indices('/').map(|(end, _)| name[..end].to_owned()).collect()
+        };
+        let is_there = |name: &str| above(name).iter().all(|folder| names.contains_key(folder));
         for (name, file) in names.iter().filter(|(name, file)| **file != FOLDER && is_there(name)) {
             let file = &self.files[*file];
             let mut bytes = file.durable.clone();
@@ -295,8 +297,10 @@ fn tear(pending: &Pending, to: &mut Vec<u8>, random: &mut ChaCha8Rng) {
 impl After {
     /// Makes the files.
     pub(crate) fn write(&self, folder: &Path) {
-        std::fs::create_dir_all(folder.join("state")).expect("made");
+        std::fs::create_dir_all(folder).expect("made");
         for (name, bytes) in &self.files {
+            let parent = folder.join(name).parent().map(Path::to_owned);
+            parent.map_or(Ok(()), std::fs::create_dir_all).expect("made");
             std::fs::write(folder.join(name), bytes).expect("written");
         }
     }
