@@ -4,8 +4,8 @@ mod common;
 
 use common::{STRIPES, compare, event, id, kind, parsed, pass, text, time, uuid};
 use pumice_history::{
-    ArrayUuid, Change, Drive, DriveState, Error, History, Limit, Opened, PassFile, Reader, Retention, Sample,
-    Taken, cells,
+    ArrayUuid, Change, Count, Drive, DriveState, Error, History, Limit, Opened, PassFile, Reader, Retention,
+    Sample, Taken, cells,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -338,4 +338,33 @@ fn database_of_the_dump() {
     };
     history.add_health(&drive, &sample).expect("added");
     history.delivered(&kind("mail"), &[1], time(9)).expect("noted");
+}
+
+/// `pumice scrub --json` of the array of `pumice demo --keep`.
+#[test]
+fn the_document_of_a_real_scrub_is_taken_up() {
+    let report: Value = serde_json::from_str(include_str!("documents/scrub.json")).expect("JSON");
+    let mut whole = pass(1);
+    whole["report"] = report.clone();
+    whole["checked"] = json!([{"start": 0, "end": 192, "at_us": 1400}]);
+    let file = PassFile::parse("x", whole.to_string().as_bytes()).expect("a pass file");
+    let place = Place::new();
+    let mut history = place.open();
+    history.take_up(&file, &[]).expect("taken up");
+    let reader = history.reader();
+    let row = reader.pass(&id(1)).expect("read").expect("there");
+    assert_eq!((row.findings.get(), row.result.as_str(), row.complete), (13, "findings", true));
+    let findings = reader.findings(&row, 0, Limit::MAX).expect("read");
+    let wanted = report["findings"].as_array().expect("findings");
+    assert_eq!(findings.len(), wanted.len());
+    for (found, wanted) in findings.iter().zip(wanted) {
+        assert_eq!(wanted["verdict"], found.finding.verdict.as_str());
+        assert_eq!(wanted["device_offset"].as_u64(), found.finding.device_offset.map(Count::get));
+    }
+    let kept: Value =
+        serde_json::from_slice(&reader.report(&row).expect("read").expect("kept")).expect("JSON");
+    assert_eq!(kept, report);
+    let array = reader.array_of(&row).expect("read").expect("known");
+    let checked = reader.cells(&array).expect("read").iter().flatten().count();
+    assert_eq!(checked, 192, "as many cells as stripes have one");
 }
