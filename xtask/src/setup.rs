@@ -9,11 +9,13 @@ use std::process::Command;
 type Program = (&'static str, &'static str);
 
 /// Programs for `cargo test`.
-const TESTS: [Program; 2] = [
+const TESTS: [Program; 3] = [
     // The judge of superblocks that our writer makes.
     ("mdadm", "mdadm"),
     // Archives of arrays that Linux wrote.
     ("zstd", "zstd"),
+    // The record of what SQLite writes, for cuts of the power.
+    ("strace", "strace"),
 ];
 
 /// More programs for the tests against a real Linux kernel: the machine that it runs in, and its
