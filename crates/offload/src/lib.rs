@@ -25,6 +25,7 @@ mod link;
 mod node;
 mod operation;
 mod pacing;
+pub mod record;
 mod result;
 mod rule;
 mod tags;
