@@ -58,7 +58,8 @@ impl Retry {
 pub(super) fn reconnect(target: &Target, stop: &Stop) -> Result<(), HostError> {
     for node in target.nodes() {
         let node = Arc::clone(node);
-        stop.wait_for(move || node.reconnect()).map_err(|_| HostError::Interrupted)??;
+        stop.wait_for(move || node.link().map_or(Ok(false), |link| link.reconnect()))
+            .map_err(|_| HostError::Interrupted)??;
     }
     same_members(target)
 }

@@ -20,8 +20,9 @@ pub(crate) fn hosts_now(target: &Target, zero: Instant) -> Result<HostsSeen, Hos
     let mut nodes = Vec::new();
     let mut saw_clean = true;
     for node in target.nodes() {
-        let hosts = node.hosts()?;
-        let seen = node.superblocks()?;
+        let presence = node.presence();
+        let hosts = presence.map(|presence| presence.hosts()).transpose()?;
+        let seen = presence.map_or(Ok(None), |presence| presence.superblocks())?;
         let drives = node.describe()?.drives;
         for (_, member) in target.members().filter(|(_, m)| Arc::ptr_eq(&m.node, node)) {
             let size = size_of(&member.node_name, &drives, member.drive)?;

@@ -1,9 +1,10 @@
 //! Blocks of a drive, with the result of checking their tags.
 
+use super::LocalNode;
 use crate::engine::Permit;
 use crate::operations::io_error;
 use pumice_blockdev::{BlockDevice, Judgement, TagFault, Tagged};
-use pumice_offload::{MAX_TAGGED_BLOCKS, NodeError, TagFormat};
+use pumice_offload::{DriveId, MAX_TAGGED_BLOCKS, NodeError, TagFormat, TaggedDrives};
 use pumice_protect::origin::{Judged, RestoredTag};
 
 /// Bytes that one call reads, at most.
@@ -73,6 +74,28 @@ pub(super) fn vouch(
 pub(super) fn refuses(device: &dyn BlockDevice, judgement: &Judgement) -> bool {
     let differs = judgement.faulty.iter().any(|faulty| matches!(faulty.fault, TagFault::Differs(_)));
     differs && device.tagged().is_some_and(|tagged| !tagged.counts().stale)
+}
+
+impl TaggedDrives for LocalNode {
+    fn tag_format(&self, drive: DriveId) -> Result<Option<TagFormat>, NodeError> {
+        Ok(format_of(&*self.drives[self.index(drive)?]))
+    }
+
+    fn read_tagged(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, NodeError> {
+        read(self.checked(drive, offset, buf.len() as u64)?, offset, buf)
+    }
+
+    fn restores(&self) -> bool {
+        true
+    }
+
+    fn restore(&self, drive: DriveId, offset: u64, data: &[u8], tag: RestoredTag) -> Result<(), NodeError> {
+        restore(self.writable(drive, offset, data.len() as u64)?, offset, data, tag)
+    }
+
+    fn vouch(&self, drive: DriveId, offset: u64, len: u64) -> Result<u64, NodeError> {
+        self.vouch_while(drive, offset, len, &|| true)
+    }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use pumice_nvme::spec::{Sqe, Status, effects};
 use pumice_offload::wire::{self, Length, SocketBytes, opcode};
 use pumice_offload::{
     AssociatedHost, DataNode, DriveId, ErrorKind, Grant, Hosts, MemoryAddress, NodeError, SuperblockSeen,
-    TaggedBlocks,
+    TaggedBlocks, TaggedDrives,
 };
 use pumice_protect::origin::RestoredTag;
 use sha2::{Digest, Sha256};
