@@ -10,12 +10,12 @@
 
 use crate::queue::SEND_LIMIT;
 use crate::{InitiatorError, Outcome, Queue};
-use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token, Waker};
 use pumice_nvme::host::{Connection, Event, Outgoing, Payload};
 use pumice_nvme::spec::{Sqe, Status};
+use pumice_transport::{ByteStream, Stream};
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -100,8 +100,7 @@ impl<E: Exchange> Pipeline<E> {
         let socket = |source| InitiatorError::Socket { address, source };
         let poll = Poll::new().map_err(socket)?;
         let waker = Waker::new(poll.registry(), WAKE).map_err(socket)?;
-        let (connection, stream, rest) = queue.into_parts().map_err(socket)?;
-        let mut stream = TcpStream::from_std(stream);
+        let (connection, mut stream, rest) = queue.into_parts().map_err(socket)?;
         let both = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(&mut stream, SOCKET, both).map_err(socket)?;
         let inbox = Mutex::new(Inbox { waiting: VecDeque::new(), lost: None });
@@ -202,7 +201,7 @@ struct Driver<E: Exchange> {
     address: SocketAddr,
     shared: Arc<Shared<E>>,
     poll: Poll,
-    stream: TcpStream,
+    stream: Stream,
     connection: Connection<E::Data>,
     patience: Patience,
     told: Told<E>,
@@ -307,7 +306,14 @@ impl<E: Exchange> Driver<E> {
                 Err(error) => return Err(self.failed(error)),
             }
         }
-        Ok(())
+        match self.stream.unsent() {
+            0 => Ok(()),
+            // An event of the socket comes when it takes more.
+            _ => match self.stream.flush() {
+                Err(error) if error.kind() != ErrorKind::WouldBlock => Err(self.failed(error)),
+                _ => Ok(()),
+            },
+        }
     }
 
     /// Processes received data. Returns whether there may be more, or something must be sent.

@@ -13,7 +13,6 @@
 //! deadlines.
 
 mod acceptor;
-mod arrival;
 mod backend;
 mod background;
 mod blocks;
@@ -73,7 +72,7 @@ use self::flushing::{Flushed, flush_all};
 use self::handle::CoreHandle;
 use self::lanes::Lanes;
 use self::offload::Offload;
-use self::shared::Shared;
+use self::shared::{Gate, Shared};
 use crate::NodeOptions;
 use crate::watch::WriteWatch;
 use mio::net::TcpListener;
@@ -81,6 +80,7 @@ use pumice_blockdev::raise_descriptor_limit;
 use pumice_nvme::controller::{Access, Identity, Limits, Subsystem};
 use pumice_nvme::spec::Nqn;
 use pumice_offload::PaceRequest;
+use pumice_transport::{Plain, Transport};
 use sha2::{Digest, Sha256};
 use std::io;
 use std::net::SocketAddr;
@@ -205,6 +205,14 @@ impl Server {
     /// # Errors
     /// Where there is no drive, the address cannot be listened on, or the machine refuses threads.
     pub fn start(service: Service) -> Result<Self, ServeError> {
+        Self::start_over(Arc::new(Plain), service)
+    }
+
+    /// Starts serving, over connections whose streams `transport` makes.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_over(transport: Arc<dyn Transport>, service: Service) -> Result<Self, ServeError> {
         let Service { listen, nqn, drives, faces, limits, cores, busy_poll, node, .. } = service;
         let Service { peers, pacing, metrics, .. } = service;
         if drives.is_empty() {
@@ -236,7 +244,8 @@ impl Server {
         subsystem.set_ports(addresses.clone());
         let subsystem = SharedSubsystem(Arc::new(Mutex::new(subsystem)));
         let count = cores.max(1);
-        let shared = Arc::new(Shared::new(count, subsystem, limits, devices, faces, offload, watch));
+        let gate = Gate { faces, transport };
+        let shared = Arc::new(Shared::new(count, subsystem, limits, devices, gate, offload, watch));
         let lanes = Arc::new(Lanes::start(&shared, count)?);
         let mut parts = Vec::with_capacity(count);
         for number in 0..count {

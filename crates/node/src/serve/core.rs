@@ -16,12 +16,13 @@ use super::order::{Order, SLICE};
 use super::pool::{Policy, Pool};
 use super::shared::Shared;
 use super::socket::{Socket, Turn};
-use mio::net::{TcpListener, TcpStream};
+use mio::net::TcpListener;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use pumice_initiator::BusyPoll;
 use pumice_nvme::controller::{Connection, EndReason};
 use pumice_nvme::spec::Status;
+use pumice_transport::{ByteStream, Stream};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -347,15 +348,16 @@ impl Core {
         drop(done.held);
     }
 
-    fn adopt(&mut self, number: usize, mut stream: TcpStream) {
+    fn adopt(&mut self, number: usize, mut stream: Stream) {
         let interest = Interest::READABLE | Interest::WRITABLE;
         let registered = self.poll.registry().register(&mut stream, Token(number), interest);
-        let (Ok(()), Ok(local), Ok(peer)) = (registered, stream.local_addr(), stream.peer_addr()) else {
+        let socket = stream.socket();
+        let (Ok(()), Ok(local), Ok(peer)) = (registered, socket.local(), socket.peer()) else {
             self.shared.newcomers().leave(number - FIRST);
             return;
         };
         let connection = Connection::new(self.shared.limits(), local, self.shared.now()).with_peer(peer.ip());
-        self.sockets.insert(number, Socket::new(stream, connection, local));
+        self.sockets.insert(number, Socket::new(stream, connection, local, peer));
         self.turns.push(number);
     }
 

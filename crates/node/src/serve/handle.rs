@@ -2,7 +2,7 @@
 
 use super::done::Done;
 use mio::Waker;
-use mio::net::TcpStream;
+use pumice_transport::Stream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Default)]
 pub(super) struct Inbox {
     /// Connections that are dealt to it, each with its number.
-    pub(super) streams: Vec<(usize, TcpStream)>,
+    pub(super) streams: Vec<(usize, Stream)>,
     /// Numbers of connections that must go, unless it is known whose they are.
     pub(super) dismissed: Vec<usize>,
     /// Its commands that are done.
@@ -61,7 +61,7 @@ impl CoreHandle {
     }
 
     /// Deals it a connection.
-    pub(super) fn give(&self, number: usize, stream: TcpStream) {
+    pub(super) fn give(&self, number: usize, stream: Stream) {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner).streams.push((number, stream));
         self.wake();
     }

@@ -15,6 +15,7 @@ use crate::watch::WriteWatch;
 use pumice_blockdev::BlockDevice;
 use pumice_nvme::controller::{Access, Limits};
 use pumice_protect::block_format::BlockFormat;
+use pumice_transport::Transport;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -24,12 +25,21 @@ const TURNS: usize = 4;
 /// Parity commands whose reads keep a pace, at a time: each has up to 33 threads and 64 MiB.
 const PACED_TURNS: usize = 4;
 
+/// What lets hosts in.
+#[derive(Debug)]
+pub(super) struct Gate {
+    /// The faces of each host.
+    pub(super) faces: HostFaces,
+    /// Makes the streams of connections.
+    pub(super) transport: Arc<dyn Transport>,
+}
+
 /// The subsystem, its drives, and what the cores count together.
 pub(super) struct Shared {
     subsystem: SharedSubsystem,
     limits: Limits,
     devices: Vec<Arc<dyn BlockDevice>>,
-    faces: HostFaces,
+    gate: Gate,
     offload: Offload,
     watch: Arc<WriteWatch>,
     rounds: Rounds,
@@ -68,7 +78,7 @@ impl Shared {
         subsystem: SharedSubsystem,
         limits: Limits,
         devices: Vec<Arc<dyn BlockDevice>>,
-        faces: HostFaces,
+        gate: Gate,
         offload: Offload,
         watch: Arc<WriteWatch>,
     ) -> Self {
@@ -84,7 +94,7 @@ impl Shared {
             subsystem,
             limits,
             devices,
-            faces,
+            gate,
             offload,
             watch,
             rounds: Rounds::new(cores),
@@ -135,7 +145,12 @@ impl Shared {
 
     /// The faces of each host.
     pub(super) fn faces(&self) -> &HostFaces {
-        &self.faces
+        &self.gate.faces
+    }
+
+    /// The maker of streams.
+    pub(super) fn transport(&self) -> &dyn Transport {
+        &*self.gate.transport
     }
 
     /// The drive, counted from 0, of a namespace.

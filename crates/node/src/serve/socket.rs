@@ -2,7 +2,6 @@
 
 mod time;
 
-use super::arrival::Arrival;
 use super::blocks::{self, Blocks, IN_FLIGHT_LIMIT, ROOM};
 use super::budget::{Account, Held};
 use super::done::Done;
@@ -11,9 +10,9 @@ use super::metrics::Fullest;
 use super::outgoing::Outgoing;
 use super::shared::Shared;
 use crate::watch::Writing;
-use mio::net::TcpStream;
 use pumice_blockdev::BlockDevice;
 use pumice_nvme::controller::{Connection, EndReason, Media, Notice, Windows};
+use pumice_transport::{ByteStream, Stream};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -70,12 +69,11 @@ pub(super) enum Turn {
 
 /// A connection.
 pub(super) struct Socket {
-    pub(super) stream: TcpStream,
+    pub(super) stream: Stream,
     pub(super) connection: Connection,
     /// Whose it is, for the log.
     pub(super) peer: SocketAddr,
     local: SocketAddr,
-    arrival: Arrival,
     receive: Vec<u8>,
     /// Bytes in the receive buffer.
     filled: usize,
@@ -129,15 +127,13 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, connection: Connection, local: SocketAddr) -> Self {
-        // A peer that is gone already has none.
-        let peer = stream.peer_addr().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
+    /// The stream of a host at `peer` that came in at `local`.
+    pub(super) fn new(stream: Stream, connection: Connection, local: SocketAddr, peer: SocketAddr) -> Self {
         Self {
             stream,
             connection,
             peer,
             local,
-            arrival: Arrival::default(),
             receive: vec![0; FIRST_BUFFER],
             filled: 0,
             out: Outgoing::default(),
@@ -172,11 +168,13 @@ impl Socket {
     /// The socket says that it can be read.
     pub(super) fn readable(&mut self) {
         self.readable = true;
+        self.writable |= self.stream.is_entangled();
     }
 
     /// The socket says that it can be written.
     pub(super) fn writable(&mut self) {
         self.writable = true;
+        self.readable |= self.stream.is_entangled();
     }
 
     /// The peer has closed: what it sent and is not read yet is not carried out. Nobody hears how
@@ -198,19 +196,29 @@ impl Socket {
 
     /// Whether there is room for one more command of it.
     pub(super) fn may_go_on(&self) -> bool {
-        blocks::has_room(self.in_flight, self.flying + self.out.memory() as u64, self.account.as_ref())
+        blocks::has_room(self.in_flight, self.flying + self.unsent_memory(), self.account.as_ref())
     }
 
     /// Whether it waits for nothing but its own commands to end.
     pub(super) fn is_idle(&self) -> bool {
-        self.in_flight == 0 && self.out.is_empty()
+        self.in_flight == 0 && self.is_sent()
+    }
+
+    /// Whether the socket has taken everything that there was to send.
+    fn is_sent(&self) -> bool {
+        self.out.is_empty() && self.stream.unsent() == 0
+    }
+
+    /// Bytes of memory of answers, and of what the stream has made of them and of what came.
+    fn unsent_memory(&self) -> u64 {
+        (self.out.memory() + self.stream.held()) as u64
     }
 
     /// Takes what has come, and sends what there is to send.
     pub(super) fn turn(&mut self, shared: &Shared, blocks: &mut Blocks<'_>, now: u64) -> Turn {
         let mut taken = 0;
         (self.answered_before, self.work) = (self.answered(), 0);
-        blocks.unsent = self.out.memory() as u64;
+        blocks.unsent = self.unsent_memory();
         self.is_full &= !blocks.has_room();
         if self.waits().is_some_and(|round| shared.rounds().is_made(round)) {
             self.look = Look::Over;
@@ -226,15 +234,16 @@ impl Socket {
             && self.has_room(*blocks.in_flight)
         {
             let room = &mut self.receive[self.filled..];
-            match self.arrival.read(&mut self.stream, room, shared.pacing().is_active()) {
+            let len = room.len();
+            match self.stream.read_stamped(room, shared.pacing().is_active()) {
                 Ok((0, _)) => self.ended = true,
                 Ok((n, waited)) => {
                     blocks.waited = waited;
                     taken += n;
                     self.uncounted.0 += n as u64;
                     self.filled += n;
-                    self.readable = self.filled == self.receive.len();
-                    self.busy |= self.readable;
+                    self.readable = self.stream.has_more(len, n);
+                    self.busy |= n == len;
                     self.process(shared, blocks, now);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.readable = false,
@@ -246,7 +255,7 @@ impl Socket {
         self.account_for(shared);
         let (received, sent) = std::mem::take(&mut self.uncounted);
         shared.offload().traffic().count(received, sent);
-        if self.ended || self.connection.is_closed() && self.out.is_empty() {
+        if self.ended || self.connection.is_closed() && self.is_sent() {
             Turn::Over
         } else if let Some(round) = self.waits() {
             Turn::AfterRound(round)
@@ -283,7 +292,7 @@ impl Socket {
     /// What it has of that which connections have bounds of.
     pub(super) fn fullness(&self) -> Fullest {
         Fullest {
-            flight: self.flying + self.out.memory() as u64,
+            flight: self.flying + self.unsent_memory(),
             unsent: self.out.len() as u64,
             commands: self.in_flight as u64,
         }
@@ -315,8 +324,9 @@ impl Socket {
             // What is kept for the next answers is in the way of the next command.
             self.out.shrink();
         }
+        let unsent = self.unsent_memory();
         if let Some(held) = &mut self.held {
-            held.resize(self.out.memory() as u64);
+            held.resize(unsent);
         }
         if let Some(grown) = &mut self.grown {
             grown.resize(self.receive.len().saturating_sub(FIRST_BUFFER) as u64);
@@ -362,7 +372,7 @@ impl Socket {
         self.left = false;
         self.is_full = false;
         let needed = loop {
-            blocks.unsent = self.out.memory() as u64;
+            blocks.unsent = self.unsent_memory();
             let end = self.end(taken);
             let bytes = &self.receive[taken..end];
             let received = self.connection.receive(now, bytes, shared.subsystem(), blocks, self.out.bytes());
@@ -400,7 +410,7 @@ impl Socket {
     /// Sends what the socket takes. One that was full is left alone until it says that it has room:
     /// to ask it costs as much as to send, and many may be full.
     fn send(&mut self, devices: &[Arc<dyn BlockDevice>]) {
-        if !self.writable || self.out.is_empty() {
+        if !self.writable || self.is_sent() {
             return;
         }
         match self.out.send(&mut self.stream, devices) {
@@ -409,7 +419,14 @@ impl Socket {
                 self.sent += sent;
                 self.writable = self.out.is_empty();
             }
-            Err(_) => self.lost(),
+            Err(_) => return self.lost(),
+        }
+        if self.stream.unsent() > 0 {
+            match self.stream.flush() {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable = false,
+                Err(_) => self.lost(),
+            }
         }
     }
 
@@ -459,7 +476,7 @@ impl Socket {
 
     /// Says goodbye to the peer.
     pub(super) fn close(&mut self) -> io::Result<()> {
-        self.stream.shutdown(std::net::Shutdown::Both)
+        self.stream.close()
     }
 }
 
