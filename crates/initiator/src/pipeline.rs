@@ -10,10 +10,10 @@
 
 use crate::queue::SEND_LIMIT;
 use crate::{InitiatorError, Outcome, Queue};
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Events, Poll, Token, Waker};
 use pumice_nvme::host::{Connection, Event, Outgoing, Payload};
 use pumice_nvme::spec::{Sqe, Status};
-use pumice_transport::{ByteStream, Stream};
+use pumice_transport::{ByteStream, INTEREST, Stream};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
@@ -101,8 +101,7 @@ impl<E: Exchange> Pipeline<E> {
         let poll = Poll::new().map_err(socket)?;
         let waker = Waker::new(poll.registry(), WAKE).map_err(socket)?;
         let (connection, mut stream, rest) = queue.into_parts().map_err(socket)?;
-        let both = Interest::READABLE | Interest::WRITABLE;
-        poll.registry().register(&mut stream, SOCKET, both).map_err(socket)?;
+        poll.registry().register(&mut stream, SOCKET, INTEREST).map_err(socket)?;
         let inbox = Mutex::new(Inbox { waiting: VecDeque::new(), lost: None });
         let shared = Arc::new(Shared {
             inbox,

@@ -13,6 +13,7 @@
 //! deadlines.
 
 mod acceptor;
+mod access;
 mod backend;
 mod background;
 mod blocks;
@@ -59,14 +60,15 @@ mod visible;
 mod withheld;
 mod workers;
 
+pub use access::{Faces, HostFaces};
 pub use backend::{Backend, BackendError, DriveSource};
 pub use config::{ConfigError, DriveConfig, NodeConfig, Peer, busy_poll, metrics_address};
 pub use drive::Drive;
-pub use faces::{Faces, HostFaces};
 pub use listen::{can_listen, listen_address};
 pub use made::MadeFiles;
 pub use tagging::{TagFields, Tagging, TaggingError};
 
+use self::access::HostTable;
 use self::core::Core;
 use self::flushing::{Flushed, flush_all};
 use self::handle::CoreHandle;
@@ -213,7 +215,12 @@ impl Server {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn start_over(transport: Arc<dyn Transport>, service: Service) -> Result<Self, ServeError> {
-        let Service { listen, nqn, drives, faces, limits, cores, busy_poll, node, .. } = service;
+        let access = Arc::new(HostTable::of_faces(service.faces.clone()));
+        Self::start_with(Gate { access, transport }, service)
+    }
+
+    fn start_with(gate: Gate, service: Service) -> Result<Self, ServeError> {
+        let Service { listen, nqn, drives, limits, cores, busy_poll, node, .. } = service;
         let Service { peers, pacing, metrics, .. } = service;
         if drives.is_empty() {
             return Err(ServeError::NoDrives);
@@ -233,7 +240,7 @@ impl Server {
             model: "Pumice".to_owned(),
             firmware: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        let (namespaces, attachments) = faces::namespaces(&drives, &faces);
+        let (namespaces, attachments) = faces::namespaces(&drives, Arc::clone(&gate.access));
         let mut subsystem = Subsystem::new(identity, limits, namespaces);
         subsystem.set_attachments(attachments);
         let devices: Vec<_> = drives.into_iter().map(|drive| drive.device).collect();
@@ -244,7 +251,6 @@ impl Server {
         subsystem.set_ports(addresses.clone());
         let subsystem = SharedSubsystem(Arc::new(Mutex::new(subsystem)));
         let count = cores.max(1);
-        let gate = Gate { faces, transport };
         let shared = Arc::new(Shared::new(count, subsystem, limits, devices, gate, offload, watch));
         let lanes = Arc::new(Lanes::start(&shared, count)?);
         let mut parts = Vec::with_capacity(count);

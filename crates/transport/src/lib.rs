@@ -15,4 +15,4 @@ mod stream;
 
 pub use prepare::prepare;
 pub use socket::{Closer, Socket};
-pub use stream::{ByteStream, Plain, Stream, Transport};
+pub use stream::{ByteStream, INTEREST, Plain, Stream, Transport};

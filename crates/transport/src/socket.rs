@@ -1,9 +1,8 @@
 //! A TCP socket: the stream that has no layer over it, and what every other one lies on.
 
-use crate::stream::ByteStream;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, IoSliceMut, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::{Duration, SystemTime};
@@ -82,7 +81,21 @@ impl Socket {
         self.tcp.try_clone().map(Closer)
     }
 
-    /// Reads bytes, and returns how long the last of them had been there.
+    /// The socket as the standard library has it.
+    pub(crate) fn tcp(&mut self) -> &mut TcpStream {
+        &mut self.tcp
+    }
+
+    /// Reads bytes, and returns how long the last of them had waited if that is `wanted`.
+    pub(crate) fn read_stamped(&mut self, into: &mut [u8], wanted: bool) -> io::Result<(usize, Duration)> {
+        if wanted != self.stamped {
+            // Where the kernel has no stamps, nothing is seen to wait.
+            let _ = setsockopt(&self.tcp, sockopt::ReceiveTimestampns, &wanted);
+            self.stamped = wanted;
+        }
+        if wanted { self.read_with_stamp(into) } else { Ok((self.tcp.read(into)?, Duration::ZERO)) }
+    }
+
     fn read_with_stamp(&mut self, into: &mut [u8]) -> io::Result<(usize, Duration)> {
         if self.control.is_empty() {
             self.control = nix::cmsg_space!(TimeSpec);
@@ -118,41 +131,6 @@ impl AsFd for Socket {
     }
 }
 
-impl ByteStream for Socket {
-    fn socket(&self) -> &Socket {
-        self
-    }
-
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.tcp.read(into)
-    }
-
-    fn read_vectored(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        self.tcp.read_vectored(into)
-    }
-
-    fn read_stamped(&mut self, into: &mut [u8], wanted: bool) -> io::Result<(usize, Duration)> {
-        if wanted != self.stamped {
-            // Where the kernel has no stamps, nothing is seen to wait.
-            let _ = setsockopt(&self.tcp, sockopt::ReceiveTimestampns, &wanted);
-            self.stamped = wanted;
-        }
-        if wanted { self.read_with_stamp(into) } else { Ok((self.tcp.read(into)?, Duration::ZERO)) }
-    }
-
-    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        match pieces {
-            [one] => self.tcp.write(one),
-            pieces => self.tcp.write_vectored(pieces),
-        }
-    }
-
-    /// A short read has emptied the socket: what comes later has an event.
-    fn has_more(&self, room: usize, read: usize) -> bool {
-        read == room
-    }
-}
-
 /// Ends a connection from another thread, whatever lies over its socket.
 #[derive(Debug)]
 pub struct Closer(TcpStream);
@@ -162,76 +140,5 @@ impl Closer {
     pub fn close(&self) {
         // It may have ended already.
         let _ = self.0.shutdown(Shutdown::Both);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::{Ipv4Addr, TcpListener};
-
-    fn pair() -> io::Result<(TcpStream, Socket)> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let sender = TcpStream::connect(listener.local_addr()?)?;
-        Ok((sender, listener.accept()?.0.into()))
-    }
-
-    #[test]
-    fn bytes_that_waited_in_the_socket_say_how_long() -> io::Result<()> {
-        let (mut sender, mut receiver) = pair()?;
-        let mut buffer = [0; 16];
-        // Bytes that were received before stamps were asked for have none.
-        sender.write_all(b"first")?;
-        assert_eq!(receiver.read_stamped(&mut buffer, false)?, (5, Duration::ZERO));
-        sender.write_all(b"second")?;
-        receiver.read_stamped(&mut buffer, true)?;
-        // The system begins to stamp a moment after it was asked to.
-        let mut stamped = Duration::ZERO;
-        for _ in 0..50 {
-            sender.write_all(b"third")?;
-            std::thread::sleep(Duration::from_millis(20));
-            let (read, waited) = receiver.read_stamped(&mut buffer, true)?;
-            assert_eq!(&buffer[..read], b"third");
-            stamped = waited;
-            if !waited.is_zero() {
-                break;
-            }
-        }
-        assert!(stamped >= Duration::from_millis(20), "{stamped:?}");
-        drop(sender);
-        assert_eq!(receiver.read_stamped(&mut buffer, true)?.0, 0, "the end is seen as without stamps");
-        Ok(())
-    }
-
-    #[test]
-    fn pieces_are_written_and_read_in_order() -> io::Result<()> {
-        let (sender, mut receiver) = pair()?;
-        let mut sender = Socket::from(sender);
-        let pieces = [IoSlice::new(b"one"), IoSlice::new(b""), IoSlice::new(b"two")];
-        assert_eq!(sender.write_vectored(&pieces)?, 6);
-        let (mut head, mut tail) = ([0; 2], [0; 9]);
-        let read = receiver.read_vectored(&mut [IoSliceMut::new(&mut head), IoSliceMut::new(&mut tail)])?;
-        assert_eq!((read, &head, &tail[..4]), (6, b"on", &b"etwo"[..]));
-        Ok(())
-    }
-
-    #[test]
-    fn a_closer_ends_a_read_of_another_thread() -> io::Result<()> {
-        let (_sender, mut receiver) = pair()?;
-        let closer = receiver.closer()?;
-        let reading = std::thread::spawn(move || receiver.read(&mut [0; 4]));
-        std::thread::sleep(Duration::from_millis(20));
-        closer.close();
-        assert_eq!(reading.join().expect("it does not panic")?, 0);
-        Ok(())
-    }
-
-    #[test]
-    fn a_deadline_ends_a_read() -> io::Result<()> {
-        let (_sender, mut receiver) = pair()?;
-        receiver.set_deadlines(Duration::from_millis(10), Duration::from_secs(1))?;
-        let error = receiver.read(&mut [0; 4]).expect_err("nothing comes");
-        assert!(matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut));
-        Ok(())
     }
 }

@@ -3,20 +3,23 @@
 use crate::socket::Socket;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
-use std::io::{self, IoSlice, IoSliceMut, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
+
+/// The events of a socket for which streams are registered: a layer may need either at any time.
+pub const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
 
 /// A stream of bytes over a socket: the socket itself, or a layer over it that gives bytes another
 /// form, as TLS does.
 ///
 /// A layer needs more than a socket does, and its callers keep to these rules:
 ///
-/// * **Bytes may be there without an event.** A layer reads whole records, so it may hold bytes that
-///   no event of the socket announces any more. After a read, [`has_more`](Self::has_more) says
-///   whether the next one may bring bytes at once; a caller that stops before a read ends with
-///   `WouldBlock` comes back by itself.
+/// * **Bytes may be there without an event.** A layer reads whole records, so it may hold bytes
+///   that no event of the socket announces any more. After a read, [`has_more`](Self::has_more)
+///   says whether the next one may bring bytes at once; a caller that stops before a read ends
+///   with `WouldBlock` comes back by itself.
 /// * **A read may have to write, and a write to read**: a handshake, new keys, an acknowledgement.
 ///   If [`is_entangled`](Self::is_entangled), every event of the socket, whichever direction it is
 ///   of, is a reason to try both again.
@@ -30,8 +33,8 @@ use std::time::Duration;
 ///   done at once, and ends the connection. A [`Closer`](crate::Closer) of the socket ends it
 ///   without a word.
 ///
-/// Where the socket blocks, so do calls of a layer: a read returns at least one byte, the end (0) or
-/// an error, and a deadline of the socket ends it with `WouldBlock` or `TimedOut`.
+/// Where the socket blocks, so do calls of a layer: a read returns at least one byte, the end (0)
+/// or an error, and a deadline of the socket ends it with `WouldBlock` or `TimedOut`.
 pub trait ByteStream: std::fmt::Debug + Send {
     /// The socket below: its addresses, deadlines and end are those of the stream.
     fn socket(&self) -> &Socket;
@@ -101,6 +104,36 @@ pub trait ByteStream: std::fmt::Debug + Send {
     /// If it has ended already.
     fn close(&mut self) -> io::Result<()> {
         self.socket().shutdown()
+    }
+}
+
+impl ByteStream for Socket {
+    fn socket(&self) -> &Socket {
+        self
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.tcp().read(into)
+    }
+
+    fn read_vectored(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.tcp().read_vectored(into)
+    }
+
+    fn read_stamped(&mut self, into: &mut [u8], wanted: bool) -> io::Result<(usize, Duration)> {
+        Socket::read_stamped(self, into, wanted)
+    }
+
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        match pieces {
+            [one] => self.tcp().write(one),
+            pieces => self.tcp().write_vectored(pieces),
+        }
+    }
+
+    /// A short read has emptied the socket: what comes later has an event.
+    fn has_more(&self, room: usize, read: usize) -> bool {
+        read == room
     }
 }
 
@@ -252,5 +285,76 @@ impl Transport for Plain {
 
     fn accepted(&self, socket: Socket) -> io::Result<Stream> {
         Ok(socket.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    fn pair() -> io::Result<(TcpStream, Socket)> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let sender = TcpStream::connect(listener.local_addr()?)?;
+        Ok((sender, listener.accept()?.0.into()))
+    }
+
+    #[test]
+    fn bytes_that_waited_in_the_socket_say_how_long() -> io::Result<()> {
+        let (mut sender, mut receiver) = pair()?;
+        let mut buffer = [0; 16];
+        // Bytes that were received before stamps were asked for have none.
+        sender.write_all(b"first")?;
+        assert_eq!(receiver.read_stamped(&mut buffer, false)?, (5, Duration::ZERO));
+        sender.write_all(b"second")?;
+        receiver.read_stamped(&mut buffer, true)?;
+        // The system begins to stamp a moment after it was asked to.
+        let mut stamped = Duration::ZERO;
+        for _ in 0..50 {
+            sender.write_all(b"third")?;
+            std::thread::sleep(Duration::from_millis(20));
+            let (read, waited) = receiver.read_stamped(&mut buffer, true)?;
+            assert_eq!(&buffer[..read], b"third");
+            stamped = waited;
+            if !waited.is_zero() {
+                break;
+            }
+        }
+        assert!(stamped >= Duration::from_millis(20), "{stamped:?}");
+        drop(sender);
+        assert_eq!(receiver.read_stamped(&mut buffer, true)?.0, 0, "the end is seen as without stamps");
+        Ok(())
+    }
+
+    #[test]
+    fn pieces_are_written_and_read_in_order() -> io::Result<()> {
+        let (sender, mut receiver) = pair()?;
+        let mut sender = Socket::from(sender);
+        let pieces = [IoSlice::new(b"one"), IoSlice::new(b""), IoSlice::new(b"two")];
+        assert_eq!(sender.write_vectored(&pieces)?, 6);
+        let (mut head, mut tail) = ([0; 2], [0; 9]);
+        let read = receiver.read_vectored(&mut [IoSliceMut::new(&mut head), IoSliceMut::new(&mut tail)])?;
+        assert_eq!((read, &head, &tail[..4]), (6, b"on", &b"etwo"[..]));
+        Ok(())
+    }
+
+    #[test]
+    fn a_closer_ends_a_read_of_another_thread() -> io::Result<()> {
+        let (_sender, mut receiver) = pair()?;
+        let closer = receiver.closer()?;
+        let reading = std::thread::spawn(move || receiver.read(&mut [0; 4]));
+        std::thread::sleep(Duration::from_millis(20));
+        closer.close();
+        assert_eq!(reading.join().expect("it does not panic")?, 0);
+        Ok(())
+    }
+
+    #[test]
+    fn a_deadline_ends_a_read() -> io::Result<()> {
+        let (_sender, mut receiver) = pair()?;
+        receiver.set_deadlines(Duration::from_millis(10), Duration::from_secs(1))?;
+        let error = receiver.read(&mut [0; 4]).expect_err("nothing comes");
+        assert!(matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut));
+        Ok(())
     }
 }

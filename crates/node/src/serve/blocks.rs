@@ -1,5 +1,6 @@
 //! Requests for blocks on a core: drives in memory at once, everything else through workers.
 
+use super::access::{Granted, Right, Rights, allowed, asked};
 use super::budget::{Account, Held};
 use super::clearing::Clearing;
 use super::direct::Direct;
@@ -20,6 +21,8 @@ use crate::watch::Writing;
 use pumice_blockdev::BlockDevice;
 use pumice_buffer::SharedBuffer;
 use pumice_nvme::controller::{Lent, Media, Op, Request, Submitted, Upcoming};
+use pumice_nvme::spec::command::{On, Sender as SentBy};
+use pumice_nvme::spec::connect::Data;
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_offload::wire;
 use std::collections::HashMap;
@@ -53,8 +56,8 @@ pub(super) struct Blocks<'a> {
     pub(super) control: &'a Pool,
     /// Whose connection it is.
     pub(super) host: HostKey,
-    /// Whether reads of its host skip the check of tags.
-    pub(super) unchecked: bool,
+    /// What its host may do.
+    pub(super) granted: Granted,
     /// What its host holds, once it is known.
     pub(super) account: Option<&'a Account>,
     /// Bytes that commands of the connection under way take, and that wait to be sent on it.
@@ -228,12 +231,22 @@ impl Blocks<'_> {
 }
 
 impl Media for Blocks<'_> {
+    fn admit(&self, host: &Data) -> Result<(), Status> {
+        allowed(self.shared.access().of(&host.hostnqn), On::Unbound, Rights::of(&[Right::Connect]))
+    }
+
+    fn allow(&self, sender: SentBy, on: On, command: &Sqe) -> Result<(), Status> {
+        allowed(&self.granted, on, asked(sender, on, command))
+    }
+
     fn read_now(&mut self, nsid: u32, offset: u64, into: &mut [u8]) -> Status {
         let Some(device) = self.device(nsid) else { return Status::INTERNAL };
         let len = into.len() as u64;
-        self.foreground(nsid, Op::Read, len, || match read(&**device, self.unchecked, offset, into) {
-            Ok(()) => Status::SUCCESS,
-            Err(error) => read_fault(&error),
+        self.foreground(nsid, Op::Read, len, || {
+            match read(&**device, self.granted.faces().is_unchecked(), offset, into) {
+                Ok(()) => Status::SUCCESS,
+                Err(error) => read_fault(&error),
+            }
         })
     }
 
@@ -242,7 +255,7 @@ impl Media for Blocks<'_> {
         let Some(index) = index else { return Lent::Nothing };
         let device = &self.shared.devices()[index];
         let status = self.foreground(nsid, Op::Read, len, || {
-            if self.unchecked {
+            if self.granted.faces().is_unchecked() {
                 return if device.has_marks(offset, len) { Status::READ_ERROR } else { Status::SUCCESS };
             }
             device.check_resident(offset, len).map_or_else(|error| read_fault(&error), |()| Status::SUCCESS)
@@ -367,7 +380,7 @@ impl Media for Blocks<'_> {
             gone: Arc::clone(self.gone),
             op: request.op,
             visible,
-            unchecked: self.unchecked,
+            unchecked: self.granted.faces().is_unchecked(),
             offset: request.offset,
             len: request.len,
             fua: request.fua,

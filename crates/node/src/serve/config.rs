@@ -1,8 +1,8 @@
 //! `node.toml`.
 
+use super::access::{Faces, HostFaces};
 use super::backend::Backend;
 use super::drive::has_visible_face;
-use super::faces::{Faces, HostFaces};
 use super::listen::{self, listen_address};
 use super::tagging::{TagFields, Tagging, TaggingError};
 use pumice_initiator::{BusyPoll, DigestPolicy};

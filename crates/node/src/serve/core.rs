@@ -22,7 +22,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use pumice_initiator::BusyPoll;
 use pumice_nvme::controller::{Connection, EndReason};
 use pumice_nvme::spec::Status;
-use pumice_transport::{ByteStream, Stream};
+use pumice_transport::{ByteStream, INTEREST, Stream};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -349,8 +349,7 @@ impl Core {
     }
 
     fn adopt(&mut self, number: usize, mut stream: Stream) {
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        let registered = self.poll.registry().register(&mut stream, Token(number), interest);
+        let registered = self.poll.registry().register(&mut stream, Token(number), INTEREST);
         let socket = stream.socket();
         let (Ok(()), Ok(local), Ok(peer)) = (registered, socket.local(), socket.peer()) else {
             self.shared.newcomers().leave(number - FIRST);
@@ -412,7 +411,7 @@ impl Core {
             engine: &self.engine,
             control: &self.control,
             host: socket.host(),
-            unchecked: socket.unchecked,
+            granted: socket.granted,
             account: account.as_ref(),
             flying: &mut flying,
             unsent: 0,
@@ -435,7 +434,7 @@ impl Core {
             socket.unbound = false;
             let nqn = socket.connection.host_name().unwrap_or_default();
             // The turn ends with Connect: commands come with the next one.
-            socket.unchecked = self.shared.faces().of(nqn).is_unchecked();
+            socket.granted = *self.shared.access().of(nqn);
             socket.newcomer = !self.shared.newcomers().settle(number - FIRST);
         }
         if socket.waits_for_room() {

@@ -1,8 +1,9 @@
 //! State shared by all cores.
 
 use super::SharedSubsystem;
+use super::access::HostTable;
 use super::budget::{Accounts, FLIGHT, WINDOWS};
-use super::faces::{Face, HostFaces};
+use super::faces::Face;
 use super::failure::Failure;
 use super::log::Log;
 use super::metrics::Metrics;
@@ -28,8 +29,8 @@ const PACED_TURNS: usize = 4;
 /// What lets hosts in.
 #[derive(Debug)]
 pub(super) struct Gate {
-    /// The faces of each host.
-    pub(super) faces: HostFaces,
+    /// Who may do what.
+    pub(super) access: Arc<HostTable>,
     /// Makes the streams of connections.
     pub(super) transport: Arc<dyn Transport>,
 }
@@ -143,9 +144,9 @@ impl Shared {
         &self.offload
     }
 
-    /// The faces of each host.
-    pub(super) fn faces(&self) -> &HostFaces {
-        &self.gate.faces
+    /// Who may do what.
+    pub(super) fn access(&self) -> &HostTable {
+        &self.gate.access
     }
 
     /// The maker of streams.

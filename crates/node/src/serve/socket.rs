@@ -2,6 +2,7 @@
 
 mod time;
 
+use super::access::{Faces, Granted};
 use super::blocks::{self, Blocks, IN_FLIGHT_LIMIT, ROOM};
 use super::budget::{Account, Held};
 use super::done::Done;
@@ -114,8 +115,8 @@ pub(super) struct Socket {
     /// It may have to make room for another one; and it has not said yet whose it is.
     pub(super) newcomer: bool,
     pub(super) unbound: bool,
-    /// Reads of its host skip the check of tags.
-    pub(super) unchecked: bool,
+    /// What its host may do, once it is known.
+    pub(super) granted: Granted,
     /// It is known to be over, and waits to be closed.
     pub(super) ending: bool,
     ended: bool,
@@ -156,7 +157,7 @@ impl Socket {
             gone: Arc::default(),
             newcomer: true,
             unbound: true,
-            unchecked: false,
+            granted: Granted::with_faces(Faces::default()),
             ending: false,
             ended: false,
             look: Look::Unbound,
@@ -313,7 +314,8 @@ impl Socket {
         if self.account.is_none()
             && let Some(id) = self.connection.host()
         {
-            let account = shared.accounts().of(HostKey::new(self.connection.peer(), id));
+            let shares = shared.access().of(self.connection.host_name().unwrap_or_default()).shares();
+            let account = shared.accounts().of(HostKey::new(self.connection.peer(), id), shares);
             self.connection.set_windows(Arc::clone(&account.windows) as Arc<dyn Windows>);
             self.held = Some(account.flight.hold(0));
             self.grown = Some(account.flight.hold_spare());

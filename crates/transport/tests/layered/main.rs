@@ -2,8 +2,8 @@
 
 mod toy;
 
-use mio::{Events, Interest, Poll, Token};
-use pumice_transport::{ByteStream, Socket, Stream, Transport};
+use mio::{Events, Poll, Token};
+use pumice_transport::{ByteStream, INTEREST, Socket, Stream, Transport};
 use std::io::{ErrorKind, IoSlice, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -28,8 +28,7 @@ fn bytes(len: usize) -> Vec<u8> {
 fn echo(mut stream: Stream) -> usize {
     const MOST: usize = 100_000;
     let mut poll = Poll::new().unwrap();
-    let both = Interest::READABLE | Interest::WRITABLE;
-    poll.registry().register(&mut stream, Token(0), both).unwrap();
+    poll.registry().register(&mut stream, Token(0), INTEREST).unwrap();
     let mut events = Events::with_capacity(4);
     let (mut waiting, mut room) = (Vec::new(), vec![0; 7000]);
     let (mut readable, mut writable, mut ended, mut held) = (true, true, false, 0);

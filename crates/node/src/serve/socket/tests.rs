@@ -2,6 +2,7 @@
 
 use super::time::UNREAD_LEAST;
 use super::*;
+use crate::serve::access::Shares;
 use crate::serve::handle::CoreHandle;
 use crate::serve::lanes::Lanes;
 use crate::serve::pool::{Policy, Pool};
@@ -171,7 +172,7 @@ fn turn(socket: &mut Socket, shared: &Arc<Shared>) -> io::Result<Turn> {
         engine: &pool,
         control: &pool,
         host: socket.host(),
-        unchecked: false,
+        granted: socket.granted,
         account: account.as_ref(),
         flying: &mut flying,
         unsent: 0,
@@ -236,7 +237,7 @@ fn a_buffer_that_has_grown_takes_nothing_of_what_a_host_has_for_itself() -> io::
     socket.connection.receive(0, &connect_bytes(), subsystem, &mut NoMedium, &mut Vec::new());
     socket.receive.resize(FIRST_BUFFER + OWN as usize, 0);
     socket.account_for(&shared);
-    let other = shared.accounts().of(HostKey::new(Ipv4Addr::LOCALHOST.into(), [9; 16]));
+    let other = shared.accounts().of(HostKey::new(Ipv4Addr::LOCALHOST.into(), [9; 16]), &Shares::EACH);
     let _all = other.flight.hold(1 << 30);
     let mine = socket.account.as_ref().map(|account| &account.flight);
     assert!(mine.is_some_and(|flight| flight.has_room(OWN) && !flight.has_room(OWN + 1)));
@@ -301,7 +302,7 @@ fn bytes_in_a_layer_are_not_sent() -> io::Result<()> {
     let (subsystem, bytes) = (shared.subsystem(), connect_bytes());
     socket.connection.receive(0, &bytes, subsystem, &mut NoMedium, socket.out.bytes());
     let answers = socket.out.len() as u64;
-    assert_eq!(turn(&mut socket, &shared)?, Turn::AfterRound(1));
+    assert_eq!(turn(&mut socket, &shared)?, Turn::Waits);
     assert_eq!((socket.sent, socket.out.len()), (answers, 0), "the layer has all of it");
     let held = socket.account.as_ref().map(|account| account.flight.has_room((128 << 20) - HELD as u64));
     assert_eq!(held, Some(false), "its bytes count");

@@ -1,7 +1,7 @@
 use super::*;
 use crate::NodeOptions;
 use crate::serve::SharedSubsystem;
-use crate::serve::faces::HostFaces;
+use crate::serve::access::{HostFaces, HostTable};
 use crate::serve::offload::Offload;
 use crate::serve::results::QueueId;
 use crate::serve::shared::Gate;
@@ -29,7 +29,8 @@ pub(in crate::serve) fn shared_with(size: u64) -> Arc<Shared> {
     let identity = Identity { nqn: name.parse().unwrap(), serial, model, firmware };
     let subsystem = Subsystem::new(identity, Limits::default(), Vec::new());
     let subsystem = SharedSubsystem(Arc::new(Mutex::new(subsystem)));
-    let gate = Gate { faces: HostFaces::default(), transport: Arc::new(Plain) };
+    let gate =
+        Gate { access: Arc::new(HostTable::of_faces(HostFaces::default())), transport: Arc::new(Plain) };
     Arc::new(Shared::new(1, subsystem, Limits::default(), Vec::new(), gate, offload, watch))
 }
 
