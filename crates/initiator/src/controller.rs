@@ -19,20 +19,20 @@ const POLL: Duration = Duration::from_millis(10);
 /// Start of the vendor-specific part of Identify Controller.
 const VENDOR: usize = 3072;
 
-/// How to connect.
+/// Parameters of a connection.
 #[derive(Debug, Clone)]
 pub struct ConnectOptions {
     /// The subsystem.
     pub subsystem: Nqn,
-    /// Who connects.
+    /// The host that connects.
     pub host: Nqn,
     /// Its id.
     pub hostid: [u8; 16],
     /// Digests asked for.
     pub digests: Digests,
-    /// Whether submission queue flow control is wanted.
+    /// True if submission queue flow control is wanted.
     pub flow_control: bool,
-    /// How long anything may take.
+    /// Time that anything may take.
     pub deadline: Duration,
 }
 

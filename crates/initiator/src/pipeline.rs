@@ -37,18 +37,18 @@ pub trait Exchange: Send + 'static {
     fn sqe(&self) -> Sqe;
     /// Data for the controller.
     fn send(&self) -> Self::Data;
-    /// Where data for the host go.
+    /// Room for data for the host.
     fn receive(&mut self) -> &mut [u8];
 }
 
-/// How long a pipeline waits.
+/// Limits of the waits of a pipeline.
 pub struct Patience {
-    /// How long nothing may arrive while a command is in flight, before `alive` is called.
+    /// Time that nothing may arrive while a command is in flight, before `alive` is called.
     pub silence: Duration,
     /// Told how long nothing has arrived while a command is in flight, once that is half of
     /// `silence`: whoever waits for the command can say for what.
     pub quiet: Box<dyn FnMut(Duration) + Send>,
-    /// How long one command may take.
+    /// Time that one command may take.
     pub command: Duration,
     /// Returns whether the controller is alive. It may wait.
     pub alive: Box<dyn FnMut() -> bool + Send>,

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 /// Bytes of the receive buffer to begin with.
 const RECEIVE: usize = 256 << 10;
-/// How often in a deadline who is patient is asked.
+/// Number of times in a deadline that a patient caller is asked.
 const ASKED: u32 = 4;
-/// How long a connection that can be cut may take to be established: it cannot be cut before.
+/// Time that a connection that can be cut may take to be established: it cannot be cut before.
 const ESTABLISH: Duration = Duration::from_secs(4);
 /// Limit of waiting bytes, beyond which no more commands are submitted.
 pub(crate) const SEND_LIMIT: usize = 1 << 20;
@@ -26,7 +26,7 @@ pub struct Command<'a> {
     pub sqe: Sqe,
     /// Data for the controller.
     pub send: &'a [u8],
-    /// Where data for the host go.
+    /// Room for data for the host.
     pub receive: &'a mut [u8],
 }
 
@@ -199,7 +199,7 @@ impl Queue {
         let _ = self.stream.close();
     }
 
-    /// Whether the connection is lost.
+    /// Returns whether the connection is lost.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.broken

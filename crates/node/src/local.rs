@@ -23,14 +23,14 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What a node may use.
+/// Resources of a node.
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
     /// Threads that read and fold.
     pub workers: usize,
     /// Bytes of local memory of each drive.
     pub memory_bytes: u64,
-    /// How reads are issued.
+    /// The engine that issues reads.
     pub engine: Engine,
     /// The kernels that fold.
     pub kernels: Kernels,

@@ -14,7 +14,7 @@ use pumice_protect::keyed::Key;
 use pumice_units::Role;
 use std::ops::Range;
 
-/// Why a step was not done to its end.
+/// Reasons that a step was not done to its end.
 #[derive(Debug)]
 pub(crate) enum Failed {
     /// A source has other bytes than the host says.

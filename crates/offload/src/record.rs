@@ -14,7 +14,7 @@ pub const WINDOW_ROWS: u64 = 16;
 const MAGIC: [u8; 8] = *b"PUMSTLOG";
 const SUMS_AT: usize = 64;
 const LIST_AT: usize = 128;
-/// Where the sum of a header lies: 8 bytes.
+/// First byte of the sum of a header: 8 bytes.
 const SUM_AT: usize = BLOCK as usize - 8;
 /// Bytes of a stripe of the keyed sums. A header is summed to the end of the stripe that ends its
 /// list; behind it lie zeros.
@@ -31,13 +31,13 @@ impl Rows {
         Self(self.0 | 1 << row)
     }
 
-    /// Whether `row` is in the set.
+    /// Returns whether `row` is in the set.
     #[must_use]
     pub const fn contains(self, row: u32) -> bool {
         self.0 & (1 << row) != 0
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     #[must_use]
     pub const fn count(self) -> u32 {
         self.0.count_ones()
@@ -63,7 +63,7 @@ pub enum Sums {
     Keyed,
 }
 
-/// What a record holds.
+/// Contents of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// The blocks that are to stand in place.
@@ -72,10 +72,10 @@ pub enum Kind {
     Intent,
 }
 
-/// What a record says, but for the sums of its blocks.
+/// A record, but for the sums of its blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// What it holds.
+    /// Its contents.
     pub kind: Kind,
     /// The member on which it lies.
     pub role: Role,
@@ -219,7 +219,7 @@ impl Record {
     }
 }
 
-/// What a generation's nonce gives for the sums of its records.
+/// Secrets that follow from a generation's nonce, for the sums of its records.
 ///
 /// A host chooses the blocks that are logged and knows what it wrote before, so it could make
 /// blocks, and blocks that look like headers, that fit any sum which it can compute.

@@ -46,8 +46,8 @@ use std::time::{Duration, Instant};
 
 /// Bytes of one read or write command.
 const PIECE: usize = 256 << 10;
-/// How long a call may take in total while the node answers: a drive may try for a minute to read a
-/// bad sector. Parity commands have no such limit.
+/// Time that a call may take in total while the node answers: a drive may try for a minute to read
+/// a bad sector. Parity commands have no such limit.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Drives of another machine.
@@ -65,9 +65,9 @@ pub struct RemoteNode {
     /// This host's parts of the drives' local memory.
     parts: Parts,
     pool: Arc<Pool>,
-    /// Whether every connection had both digests.
+    /// True if every connection had both digests.
     digests: AtomicBool,
-    /// Whether it was held: only [`retake`](Link::retake) takes a lost hold again.
+    /// True if it was held: only [`retake`](Link::retake) takes a lost hold again.
     held: AtomicBool,
     /// It was held, is connected again, and not held yet.
     to_hold: AtomicBool,
@@ -108,7 +108,7 @@ impl RemoteNode {
         })
     }
 
-    /// Whether digests were asked for, and the node has none.
+    /// Returns whether digests were asked for, and the node has none.
     #[must_use]
     pub fn lacks_digests(&self) -> bool {
         self.dial.digests.asked(self.dial.address) == BOTH && !self.digests.load(Ordering::Relaxed)

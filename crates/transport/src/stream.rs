@@ -78,12 +78,12 @@ pub trait ByteStream: std::fmt::Debug + Send {
         Ok(())
     }
 
-    /// Whether a read after one that brought `read` bytes, with room for `room`, may bring more
-    /// without an event of the socket in between.
+    /// Returns whether a read after one that brought `read` bytes, with room for `room`, may bring
+    /// more without an event of the socket in between.
     fn has_more(&self, room: usize, read: usize) -> bool;
 
-    /// Whether a read may have to wait until the socket can be written, or a write until it can be
-    /// read.
+    /// Returns whether a read may have to wait until the socket can be written, or a write until it
+    /// can be read.
     fn is_entangled(&self) -> bool {
         false
     }

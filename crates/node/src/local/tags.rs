@@ -14,7 +14,7 @@ const MAX_BYTES: u64 = 1 << 20;
 /// whatever their size.
 const VOUCHED_AT_ONCE: u64 = 64 << 20;
 
-/// Which tags a drive has.
+/// The format of a drive's tags.
 pub(super) fn format_of(device: &dyn BlockDevice) -> Option<TagFormat> {
     let format = device.tagged()?.format();
     Some(TagFormat { guard: format.metadata.guard(), block_bytes: format.block_bytes })
@@ -70,7 +70,7 @@ pub(super) fn vouch(
     Ok(count)
 }
 
-/// Whether a plain read that tags judge so is refused.
+/// Returns whether a plain read that tags judge so is refused.
 pub(super) fn refuses(device: &dyn BlockDevice, judgement: &Judgement) -> bool {
     let differs = judgement.faulty.iter().any(|faulty| matches!(faulty.fault, TagFault::Differs(_)));
     differs && device.tagged().is_some_and(|tagged| !tagged.counts().stale)

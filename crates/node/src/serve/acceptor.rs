@@ -39,7 +39,7 @@ impl Acceptor {
         Ok(Self { listeners, cores, came: 0, waiting: false })
     }
 
-    /// Whether connections may wait.
+    /// Returns whether connections may wait.
     pub(super) fn is_wanted(&self) -> bool {
         self.waiting
     }

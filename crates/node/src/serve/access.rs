@@ -1,4 +1,4 @@
-//! Who may do what: the one table of hosts, with their faces, rights and shares.
+//! The one table of hosts, with their faces, rights and shares.
 //!
 //! `docs/design/node.md`, *Who may do what*, has the rights of each command. Everything that
 //! depends on the host asks here, once a connection is known to be its own; nothing else has a
@@ -69,18 +69,18 @@ impl Faces {
         Ok(faces)
     }
 
-    /// Whether the visible face is one of them.
+    /// Returns whether the visible face is one of them.
     #[must_use]
     pub fn has_visible(&self) -> bool {
         self.visible
     }
 
-    /// Whether the hidden face is one of them.
+    /// Returns whether the hidden face is one of them.
     pub(super) fn has_hidden(self) -> bool {
         self.hidden.is_some()
     }
 
-    /// Whether reads over the hidden face skip the check of tags.
+    /// Returns whether reads over the hidden face skip the check of tags.
     #[must_use]
     pub fn is_unchecked(&self) -> bool {
         self.hidden == Some(Reads::Unchecked)
@@ -107,7 +107,7 @@ impl HostFaces {
         Ok(Self(all))
     }
 
-    /// Whether any host has the visible face.
+    /// Returns whether any host has the visible face.
     #[must_use]
     pub fn has_visible(&self) -> bool {
         self.0.iter().any(|(_, faces)| faces.has_visible())
@@ -174,13 +174,13 @@ impl Rights {
         Self(set)
     }
 
-    /// Whether it has a right.
+    /// Returns whether it has a right.
     #[cfg(test)]
     pub(super) const fn has(self, right: Right) -> bool {
         self.0 & 1 << right as u16 != 0
     }
 
-    /// Whether it has all of others.
+    /// Returns whether it has all of others.
     const fn has_all(self, others: Self) -> bool {
         self.0 & others.0 == others.0
     }

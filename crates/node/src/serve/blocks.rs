@@ -37,7 +37,7 @@ pub(super) const CONNECTION_FLIGHT: u64 = 16 << 20;
 pub(super) const IN_FLIGHT_LIMIT: usize = 256;
 /// Bytes of the largest command.
 const MOST: u64 = 1 << 20;
-/// What buffers are made of; each command takes one more for itself.
+/// Unit of buffers, in bytes; each command takes one more for itself.
 const PAGE: u64 = 4096;
 /// Bytes for which a host must have room before a command of it is taken.
 pub(super) const ROOM: u64 = MOST + PAGE;
@@ -46,19 +46,19 @@ pub(super) const ROOM: u64 = MOST + PAGE;
 pub(super) struct Blocks<'a> {
     pub(super) shared: &'a Arc<Shared>,
     pub(super) workers: &'a Pool,
-    /// Where long commands are carried out.
+    /// The threads of long commands.
     pub(super) lanes: &'a Lanes,
-    /// Where the kernel carries what it can.
+    /// The queue of commands that the kernel carries.
     pub(super) direct: Option<&'a mut Direct>,
-    /// Where parity commands and transfers are carried out.
+    /// The threads of parity commands and transfers.
     pub(super) engine: &'a Pool,
-    /// Where the short ones are.
+    /// The threads of the short ones.
     pub(super) control: &'a Pool,
-    /// Whose connection it is.
+    /// The host of the connection.
     pub(super) host: HostKey,
-    /// What its host may do.
+    /// The row of its host in the table of who may do what.
     pub(super) granted: Granted,
-    /// What its host holds, once it is known.
+    /// The account of its host, once it is known.
     pub(super) account: Option<&'a Account>,
     /// Bytes that commands of the connection under way take, and that wait to be sent on it.
     pub(super) flying: &'a mut u64,
@@ -76,16 +76,16 @@ pub(super) struct Blocks<'a> {
     pub(super) expected: &'a mut HashMap<u16, Writing>,
     /// Data that drives have lent since they were last taken from here.
     pub(super) loans: Vec<Loan>,
-    /// What this core counts.
+    /// The counters of this core.
     pub(super) counts: &'a CoreCounts,
-    /// When the turn began, on the server's clock.
+    /// Time at which the turn began, on the server's clock.
     pub(super) now: u64,
-    /// How long the commands had waited in the socket, where the drives' pacers want to know.
+    /// Time that the commands had waited in the socket, if the drives' pacers want to know.
     pub(super) waited: Duration,
 }
 
-/// Whether there is room for one more command of a connection that has so many with the media, and
-/// so many bytes under way and unsent, on the account of its host.
+/// Returns whether there is room for one more command of a connection that has so many with the
+/// media, and so many bytes under way and unsent, on the account of its host.
 pub(super) fn has_room(in_flight: usize, held: u64, account: Option<&Account>) -> bool {
     in_flight < IN_FLIGHT_LIMIT
         && held < CONNECTION_FLIGHT
@@ -176,7 +176,7 @@ impl Blocks<'_> {
         }
     }
 
-    /// What an update or a store is about to change.
+    /// Begins the write that an update or a store is about to do.
     fn changed(&self, cntlid: u16, sqe: &Sqe) -> Vec<Writing> {
         let Some((drive, bytes)) = updates::changed(sqe) else { return Vec::new() };
         let Some(index) = (drive as usize).checked_sub(1) else { return Vec::new() };

@@ -24,7 +24,7 @@ struct Pot {
     used: AtomicU64,
 }
 
-/// What a host has taken.
+/// Bytes that a host has taken.
 #[derive(Debug)]
 pub(super) struct Meter {
     share: Share,
@@ -35,12 +35,12 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// How much of `used` bytes is not the host's own.
+    /// The part of `used` bytes that is not the host's own.
     fn beyond(&self, used: u64) -> u64 {
         used.saturating_sub(self.share.own)
     }
 
-    /// Whether there is room for so many bytes more.
+    /// Returns whether there is room for so many bytes more.
     pub(super) fn has_room(&self, bytes: u64) -> bool {
         // Relaxed, here and below: sums that bound memory, and order nothing.
         let used = self.used.load(Ordering::Relaxed);
@@ -49,8 +49,8 @@ impl Meter {
             && (more == 0 || self.pot.used.load(Ordering::Relaxed) + more <= self.pot.shared)
     }
 
-    /// Whether there is room for so many bytes more of what all share, the host's own left out: at
-    /// most half of what the host may have, so that its commands always find room.
+    /// Returns whether there is room for so many bytes more of what all share, the host's own left
+    /// out: at most half of what the host may have, so that its commands always find room.
     pub(super) fn has_spare_room(&self, bytes: u64) -> bool {
         self.all() + bytes <= self.share.most
             && self.spare.load(Ordering::Relaxed) + bytes <= self.share.most / 2
@@ -133,7 +133,7 @@ impl Drop for Held {
     }
 }
 
-/// What a host holds of everything.
+/// Everything that a host holds.
 #[derive(Debug, Clone)]
 pub(super) struct Account {
     pub(super) flight: Arc<Meter>,
@@ -166,7 +166,7 @@ impl Accounts {
         [0, 1].map(|i| (most(i), self.pots[i].used.load(Ordering::Relaxed)))
     }
 
-    /// What all hosts hold together.
+    /// Bytes that all hosts hold together.
     pub(super) fn all(&self) -> u64 {
         let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         hosts.values().flatten().filter_map(Weak::upgrade).map(|meter| meter.all()).sum()
@@ -192,8 +192,9 @@ impl Accounts {
     }
 }
 
-/// When memory that hosts held is given back to the system: the allocator keeps what is freed, in a
-/// part of its own for each of many threads, and one host after another would fill all of them.
+/// The moment to give memory that hosts held back to the system: the allocator keeps what is freed,
+/// in a part of its own for each of many threads, and one host after another would fill all of
+/// them.
 #[derive(Debug, Default)]
 pub(super) struct Ebb {
     /// The most that was held since memory was given back last.
@@ -201,7 +202,7 @@ pub(super) struct Ebb {
 }
 
 impl Ebb {
-    /// Whether so much less is held than before that it is worth while.
+    /// Returns whether so much less is held than before that it is worth while.
     pub(super) fn has_come(&mut self, held: u64) -> bool {
         self.most = self.most.max(held);
         let has = self.most - held >= (64 * MIB).max(self.most / 2);

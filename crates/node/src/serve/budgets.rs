@@ -10,7 +10,7 @@ use super::shared::Shared;
 use super::socket::SEND_LIMIT;
 use pumice_nvme::controller::{Access, Places};
 
-/// How much of a bound is used, and the bound.
+/// A bound, and the part of it that is used.
 pub(super) struct Budget {
     pub(super) name: &'static str,
     /// In the unit of the bound.

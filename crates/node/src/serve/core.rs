@@ -36,16 +36,16 @@ const DIRECT: Token = Token(1);
 const LISTENER: usize = 2;
 /// Connections are numbered from here on, and no number comes twice.
 const FIRST: usize = LISTENER + super::listen::MOST;
-/// How often time is told to connections.
+/// Interval at which connections are told the time.
 const TICK: Duration = Duration::from_millis(100);
-/// How long commands in flight may take to end when the server stops.
+/// Time that commands in flight may take to end when the server stops.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of answers that are copied in one round: others are served between two of them.
 const ROUND: usize = 4 << 20;
-/// How long a core waits from the beginning of a round to that of the next.
+/// Time that a core waits from the beginning of a round to that of the next.
 const ROUND_PAUSE: Duration = Duration::from_millis(1);
-/// What a command ends with that its medium, or the node, did not carry out. A file system that is
-/// full is the node operator's to know: hosts see a drive that lies about its size.
+/// Statuses of commands that the medium or the node failed. A file system that is full is the node
+/// operator's to know: hosts see a drive that lies about its size.
 const FAULTS: [Status; 4] = [Status::WRITE_FAULT, Status::READ_ERROR, Status::INTERNAL, Status::CAPACITY];
 /// Threads that wait for media, of each core. No host has all of them: what another one asks for
 /// finds one.

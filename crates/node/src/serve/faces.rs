@@ -32,7 +32,7 @@ pub(super) fn namespaces(drives: &[Drive], access: Arc<HostTable>) -> (Vec<Names
 pub(super) struct Face {
     /// The drive, counted from 0.
     pub(super) drive: usize,
-    /// Whether it is the visible one.
+    /// True if it is the visible one.
     pub(super) visible: bool,
 }
 

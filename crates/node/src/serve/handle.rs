@@ -6,7 +6,7 @@ use pumice_transport::Stream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What others have for a core.
+/// Things that other threads hand to a core.
 #[derive(Default)]
 pub(super) struct Inbox {
     /// Connections that are dealt to it, each with its number.

@@ -26,10 +26,10 @@ const TURNS: usize = 4;
 /// Parity commands whose reads keep a pace, at a time: each has up to 33 threads and 64 MiB.
 const PACED_TURNS: usize = 4;
 
-/// What lets hosts in.
+/// The table and the transport that let hosts in.
 #[derive(Debug)]
 pub(super) struct Gate {
-    /// Who may do what.
+    /// The table of who may do what.
     pub(super) access: Arc<HostTable>,
     /// Makes the streams of connections.
     pub(super) transport: Arc<dyn Transport>,
@@ -56,7 +56,7 @@ pub(super) struct Shared {
     began: Instant,
 }
 
-/// What every command asks about a drive.
+/// Properties of a drive that every command needs.
 #[derive(Debug, Clone, Copy)]
 struct DriveKind {
     /// It answers at once.
@@ -144,7 +144,7 @@ impl Shared {
         &self.offload
     }
 
-    /// Who may do what.
+    /// The table of who may do what.
     pub(super) fn access(&self) -> &HostTable {
         &self.gate.access
     }
@@ -172,12 +172,12 @@ impl Shared {
         self.kind(nsid).is_some_and(|kind| kind.immediate)
     }
 
-    /// Whether every drive answers at once.
+    /// Returns whether every drive answers at once.
     pub(super) fn all_immediate(&self) -> bool {
         self.kinds.iter().all(|kind| kind.immediate)
     }
 
-    /// Whether a drive that does not answer at once has tags.
+    /// Returns whether a drive that does not answer at once has tags.
     pub(super) fn has_tags_beside(&self) -> bool {
         self.devices.iter().any(|device| !device.is_immediate() && device.tagged().is_some())
     }
@@ -190,12 +190,12 @@ impl Shared {
         self.kind(nsid).map_or(BlockFormat::SMALLEST, |kind| kind.format)
     }
 
-    /// What hosts make the node hold.
+    /// Accounts of the memory that hosts make the node hold.
     pub(super) fn accounts(&self) -> &Accounts {
         &self.accounts
     }
 
-    /// What is told of a core that ends too soon.
+    /// The notice of a core that ends too soon.
     pub(super) fn failure(&self) -> &Failure {
         &self.failure
     }

@@ -43,7 +43,7 @@ const UNBOUND_LIMIT: usize = 4 << 10;
 /// wait for a controller to be ready.
 const ROUND_PATIENCE: u64 = 7_500_000_000;
 
-/// Whether every core has looked for the end of what its host had before.
+/// State of the cores' look for the end of what its host had before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
     /// It is not known yet whose connection it is.
@@ -55,7 +55,7 @@ enum Look {
     Over,
 }
 
-/// What a turn leaves.
+/// The outcome of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     /// Nothing to do until the socket says so.
@@ -72,7 +72,7 @@ pub(super) enum Turn {
 pub(super) struct Socket {
     pub(super) stream: Stream,
     pub(super) connection: Connection,
-    /// Whose it is, for the log.
+    /// The address of its host, for the log.
     pub(super) peer: SocketAddr,
     local: SocketAddr,
     receive: Vec<u8>,
@@ -81,8 +81,8 @@ pub(super) struct Socket {
     out: Outgoing,
     /// Bytes that were received and sent and not yet counted.
     uncounted: (u64, u64),
-    /// What its host holds, once it is known; and what this connection holds of that beside its
-    /// commands.
+    /// The account of its host, once it is known; and the part that this connection holds beside
+    /// its commands.
     pub(super) account: Option<Account>,
     held: Option<Held>,
     /// And what its receive buffer has beyond the smallest one.
@@ -92,9 +92,9 @@ pub(super) struct Socket {
     /// Bytes that were ever sent; and since when, and since how many of them, something has waited
     /// to be sent.
     sent: u64,
-    /// What was answered before the turn that it has.
+    /// Bytes that were answered before the present turn.
     answered_before: u64,
-    /// What was done in the turn that it has:
+    /// Work that was done in the present turn:
     /// [`Received::work`](pumice_nvme::controller::Received).
     work: u64,
     stuck: Option<(u64, u64)>,
@@ -115,7 +115,7 @@ pub(super) struct Socket {
     /// It may have to make room for another one; and it has not said yet whose it is.
     pub(super) newcomer: bool,
     pub(super) unbound: bool,
-    /// What its host may do, once it is known.
+    /// The row of its host in the table of who may do what, once it is known.
     pub(super) granted: Granted,
     /// It is known to be over, and waits to be closed.
     pub(super) ending: bool,
@@ -184,28 +184,29 @@ impl Socket {
         self.ended = true;
     }
 
-    /// Whose it is.
+    /// The host that it is of.
     pub(super) fn host(&self) -> HostKey {
         let id = self.connection.host();
         id.map_or_else(HostKey::unknown, |id| HostKey::new(self.connection.peer(), id))
     }
 
-    /// Whether nothing more is taken from it: its peer has closed it, or its association has ended.
+    /// Returns whether nothing more is taken from it: its peer has closed it, or its association
+    /// has ended.
     pub(super) fn is_over(&self) -> bool {
         self.ended || self.connection.has_ended()
     }
 
-    /// Whether there is room for one more command of it.
+    /// Returns whether there is room for one more command of it.
     pub(super) fn may_go_on(&self) -> bool {
         blocks::has_room(self.in_flight, self.flying + self.unsent_memory(), self.account.as_ref())
     }
 
-    /// Whether it waits for nothing but its own commands to end.
+    /// Returns whether it waits for nothing but its own commands to end.
     pub(super) fn is_idle(&self) -> bool {
         self.in_flight == 0 && self.is_sent()
     }
 
-    /// Whether the socket has taken everything that there was to send.
+    /// Returns whether the socket has taken everything that there was to send.
     fn is_sent(&self) -> bool {
         self.out.is_empty() && self.stream.unsent() == 0
     }
@@ -283,14 +284,14 @@ impl Socket {
         self.sent + self.out.len() as u64
     }
 
-    /// Whether a turn may do more.
+    /// Returns whether a turn may do more.
     fn goes_on(&self) -> bool {
         self.answered() - self.answered_before < ANSWERS
             && self.work < WORK
             && self.out.len() < self.send_limit()
     }
 
-    /// What it has of that which connections have bounds of.
+    /// Its figures, of everything that connections have bounds of.
     pub(super) fn fullness(&self) -> Fullest {
         Fullest {
             flight: self.flying + self.unsent_memory(),
@@ -303,7 +304,8 @@ impl Socket {
         self.out.len() < self.send_limit() && in_flight < IN_FLIGHT_LIMIT && !self.is_full
     }
 
-    /// Whether commands wait in its buffer for room that other connections may have given back.
+    /// Returns whether commands wait in its buffer for room that other connections may have given
+    /// back.
     pub(super) fn waits_for_room(&self) -> bool {
         self.is_full
     }
@@ -343,8 +345,9 @@ impl Socket {
         }
     }
 
-    /// How much of the buffer may be carried out, from `taken` on: one PDU, while it is not known
-    /// whose connection it is, because nothing may be that follows the Connect of an admin queue.
+    /// The end of the part of the buffer that may be carried out, from `taken` on: one PDU, while
+    /// it is not known whose connection it is, because nothing may be that follows the Connect of
+    /// an admin queue.
     fn end(&self, taken: usize) -> usize {
         match (self.look, self.receive[taken..self.filled].get(4..8)) {
             (Look::Unbound, Some(plen)) => {

@@ -1,4 +1,4 @@
-//! What is read in `node.toml`, and what is refused.
+//! Texts of `node.toml` that are read, and those that are refused.
 
 use super::*;
 use crate::serve::access::HostTable;

@@ -103,7 +103,7 @@ impl Media for NoMedium {
     }
 }
 
-/// What a host says first: ICReq, and Connect of an admin queue.
+/// The first bytes of a host: ICReq, and Connect of an admin queue.
 fn connect_bytes() -> Vec<u8> {
     let digests = Digests::default();
     let data = Data {
@@ -285,8 +285,8 @@ impl ByteStream for Holding {
     }
 }
 
-/// What a layer has taken is not sent: it counts for the host, the connection does not end before
-/// it is gone, and a host that does not take it is given up.
+/// Bytes that a layer has taken are not sent: they count for the host, the connection does not end
+/// before it is gone, and a host that does not take it is given up.
 #[test]
 fn bytes_in_a_layer_are_not_sent() -> io::Result<()> {
     const SECOND: u64 = 1_000_000_000;

@@ -12,7 +12,7 @@ pub(super) const UNREAD_LEAST: u64 = 64 << 10;
 const UNREAD_PATIENCE: u64 = 30_000_000_000;
 
 impl Socket {
-    /// Whether all was taken that has come: if not, the host is not late with what follows.
+    /// Returns whether all was taken that has come: if not, the host is not late with what follows.
     fn is_heard(&self) -> bool {
         !self.readable && !self.left && self.waits().is_none() && self.has_room(self.in_flight)
     }
@@ -57,7 +57,7 @@ impl Socket {
         self.is_stuck(now)
     }
 
-    /// Whether its host has taken next to nothing of what waits for it, for too long.
+    /// Returns whether its host has taken next to nothing of what waits for it, for too long.
     pub(super) fn is_stuck(&mut self, now: u64) -> bool {
         if self.is_sent() {
             self.stuck = None;
