@@ -35,7 +35,7 @@ pub const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
 ///
 /// Where the socket blocks, so do calls of a layer: a read returns at least one byte, the end (0)
 /// or an error, and a deadline of the socket ends it with `WouldBlock` or `TimedOut`.
-pub trait ByteStream: std::fmt::Debug + Send {
+pub trait ByteStream: std::fmt::Debug + Send + Sync {
     /// The socket below: its addresses, deadlines and end are those of the stream.
     fn socket(&self) -> &Socket;
 

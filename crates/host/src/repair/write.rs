@@ -6,7 +6,7 @@ use super::record::{Intent, Kind, Record};
 use crate::error::HostError;
 use crate::stripes::read_raw;
 use crate::target::{Member, Target};
-use pumice_offload::ErrorKind;
+use pumice_offload::{ErrorKind, TaggedDrives};
 use pumice_protect::origin::RestoredTag;
 use pumice_units::Role;
 use std::ops::Range;
@@ -105,7 +105,7 @@ fn put_back(target: &Target, role: Role, place: u64, data: &[u8], block: usize) 
 
 /// Whether the node of a member can put bytes back beside tags.
 pub(super) fn can_restore(target: &Target, role: Role) -> bool {
-    target.member(role).is_some_and(|member| member.node.tagged().is_some_and(|drives| drives.restores()))
+    target.member(role).is_some_and(|member| member.node.tagged().is_some_and(TaggedDrives::restores))
 }
 
 /// The first member of an intent that has tags, and whose node cannot put one side of it back.

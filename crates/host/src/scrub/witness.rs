@@ -5,7 +5,7 @@ use super::settling::{ArrayNow, Held, HostsSeen, Records};
 use crate::error::HostError;
 use crate::probe::DriveReader;
 use crate::target::{JournalDrive, Member, Target};
-use pumice_offload::{DriveDescription, DriveId, NodeError, SuperblockSeen};
+use pumice_offload::{DriveDescription, DriveId, NodeError, Presence, SuperblockSeen};
 use pumice_raid::assembly::{AgainError, WriteRecords};
 use pumice_raid::plan::{Kind, SkipReason};
 use pumice_raid::{Array, MemberRecord, ReadAt};
@@ -21,8 +21,8 @@ pub(crate) fn hosts_now(target: &Target, zero: Instant) -> Result<HostsSeen, Hos
     let mut saw_clean = true;
     for node in target.nodes() {
         let presence = node.presence();
-        let hosts = presence.map(|presence| presence.hosts()).transpose()?;
-        let seen = presence.map_or(Ok(None), |presence| presence.superblocks())?;
+        let hosts = presence.map(Presence::hosts).transpose()?;
+        let seen = presence.map_or(Ok(None), Presence::superblocks)?;
         let drives = node.describe()?.drives;
         for (_, member) in target.members().filter(|(_, m)| Arc::ptr_eq(&m.node, node)) {
             let size = size_of(&member.node_name, &drives, member.drive)?;

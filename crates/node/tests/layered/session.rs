@@ -40,7 +40,7 @@ impl Exchange for Moved {
 }
 
 fn content(piece: usize) -> Vec<u8> {
-    (0..PIECE).map(|i| (i * 7 + piece * 13 >> 2) as u8).collect()
+    (0..PIECE).map(|i| ((i * 7 + piece * 13) >> 2) as u8).collect()
 }
 
 /// Data for the node and data from it are under way at a time, far more than the layer holds.

@@ -20,7 +20,7 @@ fn ends(transport: &dyn Transport) -> (Stream, Stream) {
 }
 
 fn bytes(len: usize) -> Vec<u8> {
-    (0..len).map(|i| (i * 31 >> 3) as u8).collect()
+    (0..len).map(|i| ((i * 31) >> 3) as u8).collect()
 }
 
 /// Sends back all that comes, as a core of a node does: it waits for events only when neither
