@@ -24,7 +24,7 @@ pub struct PathId(pub u16);
 pub struct PeerRange {
     /// The peer's name.
     pub peer: String,
-    /// First byte there, as [`DataNode::absolute`](crate::DataNode::absolute) of the peer says.
+    /// First byte there, as [`absolute`](crate::DriveMemory::absolute) of the peer says.
     pub to: MemoryAddress,
     /// Bytes.
     pub len: u64,
