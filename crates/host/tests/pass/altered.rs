@@ -145,10 +145,13 @@ impl TaggedDrives for Altered {
             false => self.local.vouch(drive, offset, len),
         }
     }
+    /// It is of an earlier version.
+    fn restores(&self) -> bool {
+        false
+    }
     passed_on! {
         fn tag_format(drive: DriveId) -> Result<Option<TagFormat>, NodeError>;
         fn read_tagged(drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, NodeError>;
-        fn restores() -> bool;
         fn restore(drive: DriveId, offset: u64, data: &[u8], tag: RestoredTag) -> Result<(), NodeError>;
     }
 }
