@@ -128,8 +128,7 @@ fuzz_target!(|data: &[u8]| {
     let format = Format::new(512, 8, Guard::Crc16, kind, Place::Last).unwrap();
     let visible = Namespace { nguid: [3; 16], format: BlockFormat::protected(format), ..namespace };
     let mut subsystem = Subsystem::new(identity, limits, vec![namespace, visible, namespace]);
-    let others = Attached::new([true, true, false]);
-    subsystem.set_attachments(Attachments { others, hosts: Default::default() });
+    subsystem.set_attachments(Attachments::new(|_| Attached::new([true, true, false])));
     let shared = Shared(RefCell::new(subsystem));
     let mut drive = Drive { content: vec![0; 64 * 512], waiting: Vec::new(), count: 0 };
     let mut admin = None;

@@ -10,7 +10,7 @@ use crate::tagged;
 use pumice_blockdev::BlockDevice;
 use pumice_host::probe::DriveReader;
 use pumice_node::{LocalNode, NodeOptions, Peers};
-use pumice_offload::{DataNode, DriveId};
+use pumice_offload::{DriveId, Presence};
 use pumice_raid::probe::probed_spans;
 use pumice_raid::{Metadata, ReadAt};
 use pumice_remote::RemoteNode;

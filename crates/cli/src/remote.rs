@@ -5,7 +5,7 @@ use crate::identity::{host_id, host_nqn};
 use crate::probed::{Probed, nodes_of};
 use crate::say::say;
 use pumice_initiator::DigestPolicy;
-use pumice_offload::{DataNode, ErrorKind, Hosts};
+use pumice_offload::{ErrorKind, Hosts, Presence};
 use pumice_remote::{Dial, RemoteNode, is_kept_out, log_silence};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -216,7 +216,7 @@ pub(crate) fn hold(node: &RemoteNode, who_asks: &str) -> Result<(), Failure> {
         match node.hold() {
             Ok(()) => return Ok(()),
             Err(error) if error.kind() == ErrorKind::Busy => {
-                let others = node.hosts()?.unwrap_or_default().hosts.len();
+                let others = node.hosts()?.hosts.len();
                 if others > 0 || Instant::now() >= until {
                     let who = match others {
                         0 => "commands of another host are still under way".to_owned(),
@@ -249,7 +249,7 @@ pub(crate) fn hosts_of(devices: &[Probed]) -> Result<Option<String>, Failure> {
     }
     let mut common: Option<Hosts> = None;
     for node in nodes_of(devices) {
-        let mut hosts = node.hosts()?.unwrap_or_default();
+        let mut hosts = node.hosts()?;
         hosts.hosts.retain(|host| !host.observer);
         let alive = hosts.hosts.iter().all(|host| host.silent_ms < ALIVE_MS);
         if hosts.hosts.is_empty() || !alive || common.as_ref().is_some_and(|known| !known.same_hosts(&hosts))

@@ -200,7 +200,9 @@ fn attempt(args: &ScrubArgs, stop: &mut Option<Arc<Stop>>, again: bool) -> Resul
     let (output, exit) = report_of(&target, &outcome, args.json, options.repair.is_some() || args.heal);
     let repaired = outcome.findings.iter().filter(|finding| finding.repaired).count();
     // A node that is held and lost says so without being asked over the network.
-    let is_lost = access.write && is_failed && target.nodes().any(|node| node.reconnect().is_err());
+    let is_lost = access.write
+        && is_failed
+        && target.nodes().any(|node| node.link().is_some_and(|link| link.reconnect().is_err()));
     Ok(Scrubbed { output, exit, stopped, is_lost, done: (outcome.batches, repaired) })
 }
 

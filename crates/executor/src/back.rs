@@ -4,7 +4,7 @@ use crate::drive::MemberDrive;
 use crate::error::OpenError;
 use crate::look::{Back, Found, find_known, survey};
 use crate::message::Message;
-use pumice_offload::{DataNode, NodeError};
+use pumice_offload::{DataNode, Link, NodeError};
 use pumice_raid::Known;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Epochs(Vec<(Arc<dyn DataNode>, Option<u64>)>);
 
 fn epoch(node: &dyn DataNode) -> Result<Option<u64>, NodeError> {
-    Ok(node.hosts()?.map(|hosts| hosts.epoch))
+    node.presence().map(|presence| Ok(presence.hosts()?.epoch)).transpose()
 }
 
 impl Epochs {
@@ -138,7 +138,7 @@ fn reach(sought: &[Sought], epochs: &Epochs, retaken: &AtomicBool) -> Result<Opt
     for (node, needed) in &nodes {
         // A connection that is lost is known as such when it has been used.
         let _ = epoch(&***node);
-        match node.retake() {
+        match node.link().map_or(Ok(false), Link::retake) {
             Ok(was_lost) => drop(retaken.fetch_or(was_lost && *needed, Ordering::Relaxed)),
             // The others are tried all the same: each is kept once it is there.
             Err(error) if *needed => failed = failed.or(Some(error)),

@@ -12,7 +12,7 @@ use crate::drive::MemberDrive;
 use crate::random::random;
 use pumice_offload::{
     DataNode, DriveId, MemoryAddress, NodeError, PathId, PeerRange, SumTo, Update, UpdateRecord,
-    UpdateSource, UpdateSum,
+    UpdateSource, UpdateSum, Updates,
 };
 use pumice_units::Role;
 use pumice_volume::log::Kind;
@@ -59,6 +59,12 @@ pub(crate) struct Nodes {
     sent: BTreeMap<OpId, BTreeMap<(Role, NodeNumber), u32>>,
 }
 
+/// The updates of a node.
+fn updates_of<'n>(node: &'n dyn DataNode, name: &str) -> Result<&'n dyn Updates, NodeError> {
+    let none = || NodeError::invalid("node", format!("{name}: it makes no parity, or is of another version"));
+    node.updates().ok_or_else(none)
+}
+
 impl Nodes {
     /// Leases local memory on all nodes, half of it if they have so much left, grants it to each
     /// other, and tells them the paths.
@@ -66,7 +72,8 @@ impl Nodes {
     /// # Errors
     /// Why parity is made by this host.
     pub(crate) fn prepare(drives: &BTreeMap<Role, MemberDrive>, window: u64) -> Result<Self, NodeError> {
-        let widen = |wide| drives.values().for_each(|drive| drive.node().widen_memory(wide));
+        let updates = || drives.values().filter_map(|drive| drive.node().updates());
+        let widen = |wide| updates().for_each(|updates| updates.widen_memory(wide));
         widen(true);
         Self::lease(drives, window).or_else(|_| {
             widen(false);
@@ -82,12 +89,7 @@ impl Nodes {
                 nodes.push((Arc::clone(drive.node()), name));
             }
         }
-        if let Some((_, name)) = nodes.iter().find(|(node, _)| !node.has_updates()) {
-            return Err(NodeError::invalid(
-                "node",
-                format!("{name}: it makes no parity, or is of another version"),
-            ));
-        }
+        nodes.iter().try_for_each(|(node, name)| updates_of(&**node, name).map(drop))?;
         let (homes, numbers, sent) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
         let count = nodes.len() as u64;
         let secret = random();
@@ -182,7 +184,8 @@ impl Nodes {
             let grant = drive.node().grant(to, len)?;
             let range = PeerRange { peer: self.nodes[number].1.clone(), to, len, grant };
             for other in others {
-                self.nodes[other].0.set_path(PathId(role.get()), &range)?;
+                let (node, name) = &self.nodes[other];
+                updates_of(&**node, name)?.set_path(PathId(role.get()), &range)?;
             }
         }
         self.homes.insert(role, Home { drive: drive.id(), memory });

@@ -1,14 +1,14 @@
 //! Reads superblocks through a node, so that remote members are found in the same way as local
 //! ones.
 
-use pumice_offload::{DataNode, DriveId, Piece};
+use pumice_offload::{DriveId, Drives, Piece};
 use pumice_raid::ReadAt;
 use std::io;
 use std::ops::Range;
 
 /// A drive of a node, as the parser of superblocks reads it.
 pub struct DriveReader<'n> {
-    node: &'n dyn DataNode,
+    node: &'n dyn Drives,
     drive: DriveId,
     size: u64,
     /// The bytes that were read ahead, with their offset.
@@ -18,7 +18,7 @@ pub struct DriveReader<'n> {
 impl<'n> DriveReader<'n> {
     /// A drive of `size` bytes.
     #[must_use]
-    pub fn new(node: &'n dyn DataNode, drive: DriveId, size: u64) -> Self {
+    pub fn new(node: &'n dyn Drives, drive: DriveId, size: u64) -> Self {
         Self { node, drive, size, ahead: Vec::new() }
     }
 
@@ -26,7 +26,7 @@ impl<'n> DriveReader<'n> {
     /// will certainly be read: they are read at once from all drives of a remote node.
     #[must_use]
     pub fn ahead(
-        node: &'n dyn DataNode,
+        node: &'n dyn Drives,
         drives: &[(DriveId, u64)],
         spans: impl Fn(u64) -> Vec<Range<u64>>,
     ) -> Vec<Self> {

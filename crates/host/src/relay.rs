@@ -1,13 +1,13 @@
 //! Moves local memory from one node to another.
 
-use pumice_offload::{DataNode, ErrorKind, NodeError, Transfer};
+use pumice_offload::{DriveMemory, ErrorKind, NodeError, Transfer};
 use pumice_telemetry::Ledger;
 
 /// Has `from` send to `to`. If the two may not, or cannot, connect to each other, the bytes pass
 /// through this host and are counted there in the ledger.
 pub(crate) fn bring(
-    from: &dyn DataNode,
-    to: &dyn DataNode,
+    from: &dyn DriveMemory,
+    to: &dyn DriveMemory,
     transfer: &Transfer,
 ) -> Result<Ledger, NodeError> {
     let to_address = to.absolute(transfer.to)?;

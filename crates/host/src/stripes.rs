@@ -36,7 +36,7 @@ impl Tags {
 /// not of whole blocks: then they say nothing.
 ///
 /// # Errors
-/// As [`DataNode::read_tagged`].
+/// As [`TaggedDrives::read_tagged`](pumice_offload::TaggedDrives::read_tagged).
 pub(crate) fn read_tagged(
     node: &dyn DataNode,
     drive: DriveId,
@@ -44,6 +44,7 @@ pub(crate) fn read_tagged(
     offset: u64,
     buf: &mut [u8],
 ) -> Result<Option<Tags>, NodeError> {
+    let drives = node.tagged_drives()?;
     let block = u64::from(format.block_bytes);
     let first = offset - offset % block;
     let end = (offset + buf.len() as u64).next_multiple_of(block);
@@ -54,11 +55,11 @@ pub(crate) fn read_tagged(
         let (from, to) = (at.max(offset), (at + len).min(offset + buf.len() as u64));
         let place = &mut buf[(from - offset) as usize..(to - offset) as usize];
         if place.len() as u64 == len {
-            judged.extend(node.read_tagged(drive, at, place)?);
+            judged.extend(drives.read_tagged(drive, at, place)?);
         } else {
             // Part of a block at one of the ends.
             let mut bytes = vec![0; len as usize];
-            judged.extend(node.read_tagged(drive, at, &mut bytes)?);
+            judged.extend(drives.read_tagged(drive, at, &mut bytes)?);
             place.copy_from_slice(&bytes[(from - at) as usize..(to - at) as usize]);
         }
         at += len;
@@ -70,7 +71,7 @@ pub(crate) fn read_tagged(
 /// Reads bytes of a member, whatever their tags say.
 ///
 /// # Errors
-/// As [`DataNode::read`].
+/// As [`Drives::read`](pumice_offload::Drives::read).
 ///
 /// # Panics
 /// If the member is missing.

@@ -267,7 +267,8 @@ impl Target {
             return Ok(*format);
         }
         let member = self.member(role).expect("the member is present");
-        let format = member.node.tag_format(member.drive)?;
+        let tagged = member.node.tagged();
+        let format = tagged.map_or(Ok(None), |drives| drives.tag_format(member.drive))?;
         Ok(*known.get_or_init(|| format))
     }
 

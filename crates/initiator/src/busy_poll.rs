@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How long a thread polls for data from its peer before it sleeps.
+/// Time that a thread polls for data from its peer before it sleeps.
 ///
 /// Being woken on another core costs about 20 µs in a virtual machine, as much as a whole command
 /// over loopback. If answers come faster than that, polling is faster and not more expensive;
@@ -33,7 +33,7 @@ impl BusyPoll {
         Self { longest, trust: 0 }
     }
 
-    /// How long to poll, from the beginning of a wait, before sleeping.
+    /// Returns the time to poll, from the beginning of a wait, before sleeping.
     #[must_use]
     pub fn look(&self) -> Duration {
         if self.trust >= ENOUGH { self.longest } else { Duration::ZERO }
@@ -52,7 +52,7 @@ impl BusyPoll {
         began.elapsed() < ALONE
     }
 
-    /// Whether it ever polls: if not, waits need not be reported.
+    /// Returns whether it ever polls: if not, waits need not be reported.
     #[must_use]
     pub fn is_on(&self) -> bool {
         !self.longest.is_zero()

@@ -7,6 +7,7 @@ use pumice_nvme::spec::connect::{DYNAMIC, Data};
 use pumice_nvme::spec::identify::{self, LEN, Namespace, cns};
 use pumice_nvme::spec::property::{cc, csts, offset};
 use pumice_nvme::spec::{Nqn, Sqe, opcode};
+use pumice_transport::{Plain, Transport};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,20 +19,20 @@ const POLL: Duration = Duration::from_millis(10);
 /// Start of the vendor-specific part of Identify Controller.
 const VENDOR: usize = 3072;
 
-/// How to connect.
+/// Parameters of a connection.
 #[derive(Debug, Clone)]
 pub struct ConnectOptions {
     /// The subsystem.
     pub subsystem: Nqn,
-    /// Who connects.
+    /// The host that connects.
     pub host: Nqn,
     /// Its id.
     pub hostid: [u8; 16],
     /// Digests asked for.
     pub digests: Digests,
-    /// Whether submission queue flow control is wanted.
+    /// True if submission queue flow control is wanted.
     pub flow_control: bool,
-    /// How long anything may take.
+    /// Time that anything may take.
     pub deadline: Duration,
 }
 
@@ -48,6 +49,7 @@ pub struct Controller {
 /// Connects I/O queues of a controller, without its admin queue.
 #[derive(Debug, Clone)]
 pub struct IoQueues {
+    transport: Arc<dyn Transport>,
     address: SocketAddr,
     options: ConnectOptions,
     cut: Option<Arc<Cut>>,
@@ -76,6 +78,19 @@ impl Controller {
         options: ConnectOptions,
         cut: Option<Arc<Cut>>,
     ) -> Result<Self, InitiatorError> {
+        Self::connect_over(Arc::new(Plain), address, options, cut)
+    }
+
+    /// The same over connections whose streams `transport` makes.
+    ///
+    /// # Errors
+    /// As [`connect_with`](Self::connect_with).
+    pub fn connect_over(
+        transport: Arc<dyn Transport>,
+        address: SocketAddr,
+        options: ConnectOptions,
+        cut: Option<Arc<Cut>>,
+    ) -> Result<Self, InitiatorError> {
         let data = Self::data(&options, DYNAMIC);
         let queue = Options {
             qid: 0,
@@ -88,7 +103,8 @@ impl Controller {
             data,
             capsule_data: 0,
         };
-        let (mut admin, cntlid) = Queue::connect_with(address, queue, options.deadline, cut.as_ref())?;
+        let (mut admin, cntlid) =
+            Queue::connect_with(&*transport, address, queue, options.deadline, cut.as_ref())?;
         enable(&mut admin, options.deadline)?;
         let mut page = vec![0; LEN];
         let mut sqe = Sqe::new(opcode::admin::IDENTIFY, 0);
@@ -100,7 +116,8 @@ impl Controller {
         let identity = identify::Controller::decode(&page);
         // A queue of n + 1 entries takes n commands, and MAXCMD entries are allowed.
         let depth = identity.queue_depth.saturating_sub(1).max(1);
-        let io = IoQueues { address, options, cut, cntlid, depth, capsule_data: identity.capsule_data };
+        let io =
+            IoQueues { transport, address, options, cut, cntlid, depth, capsule_data: identity.capsule_data };
         Ok(Self { address, admin, identity, vendor: page[VENDOR..].to_vec(), io })
     }
 
@@ -186,7 +203,8 @@ impl IoQueues {
             data: Controller::data(&self.options, self.cntlid),
             capsule_data: self.capsule_data,
         };
-        Ok(Queue::connect_with(self.address, queue, self.options.deadline, self.cut.as_ref())?.0)
+        let Self { transport, address, options, cut, .. } = self;
+        Ok(Queue::connect_with(&**transport, *address, queue, options.deadline, cut.as_ref())?.0)
     }
 }
 

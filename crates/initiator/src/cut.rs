@@ -1,8 +1,8 @@
 //! Ends connections from another thread, also those that are being made.
 
+use pumice_transport::{Closer, Socket};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
-use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Connections that end together, at once, whatever their peers do.
@@ -13,7 +13,7 @@ pub struct Cut(Mutex<State>);
 struct State {
     is_cut: bool,
     next: u64,
-    streams: BTreeMap<u64, TcpStream>,
+    connections: BTreeMap<u64, Closer>,
 }
 
 /// A connection that ends with the others of a [`Cut`], as long as this value lives.
@@ -33,31 +33,28 @@ impl Cut {
     pub fn cut(&self) {
         let mut state = self.lock();
         state.is_cut = true;
-        for stream in std::mem::take(&mut state.streams).into_values() {
-            // It may have ended already.
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+        std::mem::take(&mut state.connections).into_values().for_each(|connection| connection.close());
     }
 
     /// Adds a connection.
     ///
     /// # Errors
     /// If the connections were cut, or the system has no more descriptors.
-    pub(crate) fn add(self: &Arc<Self>, stream: &TcpStream) -> io::Result<Cuttable> {
-        let stream = stream.try_clone()?;
+    pub(crate) fn add(self: &Arc<Self>, socket: &Socket) -> io::Result<Cuttable> {
+        let closer = socket.closer()?;
         let mut state = self.lock();
         if state.is_cut {
             return Err(ErrorKind::ConnectionAborted.into());
         }
         let id = state.next;
         state.next += 1;
-        state.streams.insert(id, stream);
+        state.connections.insert(id, closer);
         Ok(Cuttable { cut: Arc::clone(self), id })
     }
 }
 
 impl Drop for Cuttable {
     fn drop(&mut self) {
-        self.cut.lock().streams.remove(&self.id);
+        self.cut.lock().connections.remove(&self.id);
     }
 }

@@ -1,4 +1,4 @@
-//! Whether connections to a controller ask for digests.
+//! Policies for the digests that connections to a controller ask for.
 
 use crate::InitiatorError;
 use pumice_nvme::pdu::{Digests, Fatal};
@@ -10,7 +10,7 @@ use std::str::FromStr;
 const DIGESTS_FIELD: u32 = 11;
 const BOTH: Digests = Digests { header: true, data: true };
 
-/// Whether connections to a controller ask for header and data digests.
+/// Policy for the header and data digests that connections to a controller ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DigestPolicy {
     /// For both, unless the controller is on this machine's loopback; without, if it has none.
@@ -23,7 +23,7 @@ pub enum DigestPolicy {
 }
 
 impl DigestPolicy {
-    /// What is asked of a controller at `peer`.
+    /// The digests that are asked of a controller at `peer`.
     #[must_use]
     pub fn asked(self, peer: SocketAddr) -> Digests {
         match self {
@@ -55,7 +55,7 @@ impl DigestPolicy {
 }
 
 impl InitiatorError {
-    /// Whether the controller did not agree to the digests that were asked for.
+    /// Returns whether the controller did not agree to the digests that were asked for.
     fn is_about_digests(&self) -> bool {
         matches!(self, Self::Protocol { violation, .. }
             if violation.fes == Fatal::UnsupportedParameter && violation.fei == DIGESTS_FIELD)

@@ -4,6 +4,7 @@ use crate::{ConnectOptions, Controller, Cut, InitiatorError};
 use pumice_nvme::host::DiscoveryReader;
 use pumice_nvme::spec::log::{DiscoveryEntry, lid};
 use pumice_nvme::spec::{Nqn, Sqe, opcode};
+use pumice_transport::{Plain, Transport};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -27,8 +28,21 @@ pub fn discover_with(
     options: &ConnectOptions,
     cut: Option<Arc<Cut>>,
 ) -> Result<Vec<DiscoveryEntry>, InitiatorError> {
+    discover_over(Arc::new(Plain), address, options, cut)
+}
+
+/// The same over a connection whose stream `transport` makes.
+///
+/// # Errors
+/// As [`discover_with`].
+pub fn discover_over(
+    transport: Arc<dyn Transport>,
+    address: SocketAddr,
+    options: &ConnectOptions,
+    cut: Option<Arc<Cut>>,
+) -> Result<Vec<DiscoveryEntry>, InitiatorError> {
     let options = ConnectOptions { subsystem: Nqn::discovery(), ..options.clone() };
-    let mut controller = Controller::connect_with(address, options, cut)?;
+    let mut controller = Controller::connect_over(transport, address, options, cut)?;
     let mut reader = DiscoveryReader::default();
     loop {
         let part = reader.wanted();

@@ -14,7 +14,7 @@ pub enum InitiatorError {
     Socket {
         /// The controller's address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// No answer in time.
@@ -30,7 +30,7 @@ pub enum InitiatorError {
     Protocol {
         /// The controller's address.
         address: SocketAddr,
-        /// How.
+        /// The violation.
         violation: Violation,
     },
     /// Data was damaged on the network: a digest does not match the received bytes.
@@ -44,7 +44,7 @@ pub enum InitiatorError {
     Discovery {
         /// The service's address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         source: DiscoveryError,
     },
     /// A command that is essential for the connection was refused.

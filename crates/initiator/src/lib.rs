@@ -6,7 +6,8 @@
 //!          └▶ Pipeline ── the same with a thread: commands are handed in and end later
 //! ```
 //!
-//! The protocol is in crate `nvme`; this crate adds sockets and deadlines.
+//! The protocol is in crate `nvme`, the streams under it in crate `transport`; this crate adds
+//! connections, deadlines and threads.
 
 mod busy_poll;
 mod controller;
@@ -17,15 +18,14 @@ mod error;
 mod pipeline;
 mod queue;
 mod stream;
-mod tcp;
 
 pub use busy_poll::BusyPoll;
 pub use controller::{ConnectOptions, Controller, IoQueues};
 pub use cut::Cut;
 pub use digest::DigestPolicy;
-pub use discovery::{discover, discover_with};
+pub use discovery::{discover, discover_over, discover_with};
 pub use error::InitiatorError;
 pub use pipeline::{Exchange, Patience, Pipeline, Told};
+pub use pumice_transport::prepare;
 pub use queue::{Command, Outcome, Queue, Stopper, Traffic};
 pub use stream::PollingStream;
-pub use tcp::prepare;

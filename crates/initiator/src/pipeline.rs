@@ -10,12 +10,12 @@
 
 use crate::queue::SEND_LIMIT;
 use crate::{InitiatorError, Outcome, Queue};
-use mio::net::TcpStream;
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Events, Poll, Token, Waker};
 use pumice_nvme::host::{Connection, Event, Outgoing, Payload};
 use pumice_nvme::spec::{Sqe, Status};
+use pumice_transport::{ByteStream, INTEREST, Stream};
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,18 +37,18 @@ pub trait Exchange: Send + 'static {
     fn sqe(&self) -> Sqe;
     /// Data for the controller.
     fn send(&self) -> Self::Data;
-    /// Where data for the host go.
+    /// Room for data for the host.
     fn receive(&mut self) -> &mut [u8];
 }
 
-/// How long a pipeline waits.
+/// Limits of the waits of a pipeline.
 pub struct Patience {
-    /// How long nothing may arrive while a command is in flight, before `alive` is called.
+    /// Time that nothing may arrive while a command is in flight, before `alive` is called.
     pub silence: Duration,
     /// Told how long nothing has arrived while a command is in flight, once that is half of
     /// `silence`: whoever waits for the command can say for what.
     pub quiet: Box<dyn FnMut(Duration) + Send>,
-    /// How long one command may take.
+    /// Time that one command may take.
     pub command: Duration,
     /// Returns whether the controller is alive. It may wait.
     pub alive: Box<dyn FnMut() -> bool + Send>,
@@ -100,10 +100,8 @@ impl<E: Exchange> Pipeline<E> {
         let socket = |source| InitiatorError::Socket { address, source };
         let poll = Poll::new().map_err(socket)?;
         let waker = Waker::new(poll.registry(), WAKE).map_err(socket)?;
-        let (connection, stream, rest) = queue.into_parts().map_err(socket)?;
-        let mut stream = TcpStream::from_std(stream);
-        let both = Interest::READABLE | Interest::WRITABLE;
-        poll.registry().register(&mut stream, SOCKET, both).map_err(socket)?;
+        let (connection, mut stream, rest) = queue.into_parts().map_err(socket)?;
+        poll.registry().register(&mut stream, SOCKET, INTEREST).map_err(socket)?;
         let inbox = Mutex::new(Inbox { waiting: VecDeque::new(), lost: None });
         let shared = Arc::new(Shared {
             inbox,
@@ -202,7 +200,7 @@ struct Driver<E: Exchange> {
     address: SocketAddr,
     shared: Arc<Shared<E>>,
     poll: Poll,
-    stream: TcpStream,
+    stream: Stream,
     connection: Connection<E::Data>,
     patience: Patience,
     told: Told<E>,
@@ -307,7 +305,14 @@ impl<E: Exchange> Driver<E> {
                 Err(error) => return Err(self.failed(error)),
             }
         }
-        Ok(())
+        match self.stream.unsent() {
+            0 => Ok(()),
+            // An event of the socket comes when it takes more.
+            _ => match self.stream.flush() {
+                Err(error) if error.kind() != ErrorKind::WouldBlock => Err(self.failed(error)),
+                _ => Ok(()),
+            },
+        }
     }
 
     /// Processes received data. Returns whether there may be more, or something must be sent.

@@ -1,19 +1,20 @@
 //! One queue: a connection, and many commands in flight on it.
 
 use crate::cut::{Cut, Cuttable};
-use crate::{BusyPoll, InitiatorError, PollingStream, prepare};
+use crate::{BusyPoll, InitiatorError, PollingStream};
 use pumice_nvme::host::{Connection, Event, Options};
 use pumice_nvme::spec::{Sqe, Status};
+use pumice_transport::{Closer, Plain, Socket, Stream, Transport, prepare};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Bytes of the receive buffer to begin with.
 const RECEIVE: usize = 256 << 10;
-/// How often in a deadline who is patient is asked.
+/// Number of times in a deadline that a patient caller is asked.
 const ASKED: u32 = 4;
-/// How long a connection that can be cut may take to be established: it cannot be cut before.
+/// Time that a connection that can be cut may take to be established: it cannot be cut before.
 const ESTABLISH: Duration = Duration::from_secs(4);
 /// Limit of waiting bytes, beyond which no more commands are submitted.
 pub(crate) const SEND_LIMIT: usize = 1 << 20;
@@ -25,7 +26,7 @@ pub struct Command<'a> {
     pub sqe: Sqe,
     /// Data for the controller.
     pub send: &'a [u8],
-    /// Where data for the host go.
+    /// Room for data for the host.
     pub receive: &'a mut [u8],
 }
 
@@ -51,13 +52,12 @@ pub struct Traffic {
 
 /// Ends a queue's connection from another thread.
 #[derive(Debug)]
-pub struct Stopper(TcpStream);
+pub struct Stopper(Closer);
 
 impl Stopper {
     /// Ends the connection: callers that wait for an answer on it get an error at once.
     pub fn stop(&self) {
-        // It may have ended already.
-        let _ = self.0.shutdown(Shutdown::Both);
+        self.0.close();
     }
 }
 
@@ -89,8 +89,8 @@ fn is_timeout(error: &std::io::Error) -> bool {
 }
 
 impl Queue {
-    /// Its connection and its socket, which does not block from now on.
-    pub(crate) fn into_parts(self) -> std::io::Result<(Connection, TcpStream, Rest)> {
+    /// Its connection and its stream, which does not block from now on.
+    pub(crate) fn into_parts(self) -> std::io::Result<(Connection, Stream, Rest)> {
         let Self { stream, connection, buffer, filled, .. } = self;
         Ok((connection, stream.into_looking()?, Rest { buffer, filled }))
     }
@@ -104,11 +104,12 @@ impl Queue {
         options: Options,
         deadline: Duration,
     ) -> Result<(Self, u16), InitiatorError> {
-        Self::connect_with(address, options, deadline, None)
+        Self::connect_with(&Plain, address, options, deadline, None)
     }
 
     /// The same for a queue that ends with the others of `cut`.
     pub(crate) fn connect_with(
+        transport: &dyn Transport,
         address: SocketAddr,
         options: Options,
         deadline: Duration,
@@ -116,11 +117,11 @@ impl Queue {
     ) -> Result<(Self, u16), InitiatorError> {
         let socket = |source| InitiatorError::Socket { address, source };
         let establish = if cut.is_some() { deadline.min(ESTABLISH) } else { deadline };
-        let stream = TcpStream::connect_timeout(&address, establish).map_err(socket)?;
-        let cuttable = cut.map(|cut| cut.add(&stream)).transpose().map_err(socket)?;
-        prepare(&stream, address).map_err(socket)?;
-        stream.set_write_timeout(Some(deadline)).map_err(socket)?;
-        stream.set_read_timeout(Some(deadline / ASKED)).map_err(socket)?;
+        let tcp = Socket::connect(&address, establish).map_err(socket)?;
+        let cuttable = cut.map(|cut| cut.add(&tcp)).transpose().map_err(socket)?;
+        prepare(&tcp, address).map_err(socket)?;
+        tcp.set_deadlines(deadline / ASKED, deadline).map_err(socket)?;
+        let stream = transport.connected(tcp).map_err(socket)?;
         let mut out = Vec::new();
         let depth = usize::from(options.depth);
         let connection = Connection::new(options, &mut out);
@@ -188,17 +189,17 @@ impl Queue {
     /// If the system has no more descriptors.
     pub fn stopper(&self) -> Result<Stopper, InitiatorError> {
         let address = self.address;
-        self.stream.try_clone().map(Stopper).map_err(|source| InitiatorError::Socket { address, source })
+        self.stream.closer().map(Stopper).map_err(|source| InitiatorError::Socket { address, source })
     }
 
     /// Ends the connection: the controller hears of it as soon as it can hear anything.
     pub fn end(&mut self) {
         self.broken = true;
         // It may have ended already.
-        let _ = self.stream.shutdown();
+        let _ = self.stream.close();
     }
 
-    /// Whether the connection is lost.
+    /// Returns whether the connection is lost.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.broken
@@ -374,7 +375,7 @@ impl Queue {
         if self.out.is_empty() {
             return Ok(());
         }
-        let done = self.stream.write_all(&self.out);
+        let done = self.stream.write_all(&self.out).and_then(|()| self.stream.flush());
         done.map_err(|source| self.failed(source))?;
         self.moved += self.out.len() as u64;
         self.out.clear();

@@ -1,15 +1,15 @@
 //! A socket that is polled for a while before its thread sleeps.
 
 use crate::BusyPoll;
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use pumice_transport::{ByteStream, Closer, Stream};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::time::{Duration, Instant};
 
-/// A blocking TCP stream whose reads poll for as long as that has proved useful ([`BusyPoll`]), and
+/// A blocking stream whose reads poll for as long as that has proved useful ([`BusyPoll`]), and
 /// only then sleep.
 #[derive(Debug)]
 pub struct PollingStream {
-    stream: TcpStream,
+    stream: Stream,
     poll: BusyPoll,
     /// The socket is such that a call returns at once, where it has nothing.
     looking: bool,
@@ -18,8 +18,8 @@ pub struct PollingStream {
 impl PollingStream {
     /// Takes a stream that blocks. Its read and write timeouts keep their meaning.
     #[must_use]
-    pub fn new(stream: TcpStream, longest: Duration) -> Self {
-        Self { stream, poll: BusyPoll::new(longest), looking: false }
+    pub fn new(stream: impl Into<Stream>, longest: Duration) -> Self {
+        Self { stream: stream.into(), poll: BusyPoll::new(longest), looking: false }
     }
 
     /// Sets how long to poll; zero for never.
@@ -33,24 +33,34 @@ impl PollingStream {
     }
 
     /// Ends the connection.
-    pub(crate) fn shutdown(&self) -> io::Result<()> {
-        self.stream.shutdown(Shutdown::Both)
+    pub(crate) fn close(&mut self) -> io::Result<()> {
+        self.stream.close()
     }
 
-    /// The same connection once more.
-    pub(crate) fn try_clone(&self) -> io::Result<TcpStream> {
-        self.stream.try_clone()
+    /// A handle that ends the connection from another thread.
+    pub(crate) fn closer(&self) -> io::Result<Closer> {
+        self.stream.socket().closer()
     }
 
     /// The stream itself, whose calls return at once from now on.
-    pub(crate) fn into_looking(self) -> io::Result<TcpStream> {
-        self.stream.set_nonblocking(true)?;
+    pub(crate) fn into_looking(self) -> io::Result<Stream> {
+        self.stream.socket().set_nonblocking(true)?;
         Ok(self.stream)
+    }
+
+    /// Sends something. The socket may be full: that is slept through.
+    fn patiently<T>(&mut self, send: impl Fn(&mut Stream) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match send(&mut self.stream) {
+                Err(error) if self.looking && error.kind() == ErrorKind::WouldBlock => self.look(false)?,
+                done => return done,
+            }
+        }
     }
 
     fn look(&mut self, looking: bool) -> io::Result<()> {
         if self.looking != looking {
-            self.stream.set_nonblocking(looking)?;
+            self.stream.socket().set_nonblocking(looking)?;
             self.looking = looking;
         }
         Ok(())
@@ -84,16 +94,14 @@ impl Read for PollingStream {
 
 impl Write for PollingStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        loop {
-            match self.stream.write(bytes) {
-                // The socket is full: that is slept through.
-                Err(error) if self.looking && error.kind() == ErrorKind::WouldBlock => self.look(false)?,
-                done => return done,
-            }
-        }
+        self.patiently(|stream| ByteStream::write_vectored(stream, &[IoSlice::new(bytes)]))
     }
 
+    /// Waits until the socket has taken everything that a layer made of what was written.
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        match self.stream.unsent() {
+            0 => Ok(()),
+            _ => self.patiently(ByteStream::flush),
+        }
     }
 }

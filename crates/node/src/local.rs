@@ -12,25 +12,25 @@ use crate::watch::WriteWatch;
 use pumice_blockdev::{BlockDevice, Engine, Gather, Gatherer, Judgement, Part};
 use pumice_buffer::AlignedBuffer;
 use pumice_offload::{
-    Activity, DataNode, DriveDescription, DriveId, DriveRange, Ended, ErrorKind, MemoryAddress, Mode,
-    NodeDescription, NodeError, OperationQueue, PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece,
-    PieceFailure, Source, TagFormat, Transfer, TransferResult,
+    Activity, DataNode, DriveDescription, DriveId, DriveMemory, DriveRange, Drives, Ended, ErrorKind,
+    MemoryAddress, Mode, NodeDescription, NodeError, OperationQueue, PaceFigures, PaceRequest, Paced,
+    ParityCommand, ParityEngine, ParityResult, Piece, PieceFailure, Source, TaggedDrives, Transfer,
+    TransferResult,
 };
 use pumice_parity::kernels::Kernels;
-use pumice_protect::origin::{Judged, RestoredTag};
 use pumice_telemetry::Ledger;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What a node may use.
+/// Resources of a node.
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
     /// Threads that read and fold.
     pub workers: usize,
     /// Bytes of local memory of each drive.
     pub memory_bytes: u64,
-    /// How reads are issued.
+    /// The engine that issues reads.
     pub engine: Engine,
     /// The kernels that fold.
     pub kernels: Kernels,
@@ -229,7 +229,7 @@ impl LocalNode {
     /// that it is measured against.
     ///
     /// # Errors
-    /// As [`parity`](DataNode::parity).
+    /// As [`parity`](ParityEngine::parity).
     pub fn read_only_pass(&self, command: &ParityCommand) -> Result<Ledger, NodeError> {
         command.validate()?;
         let sources = self.media_sources(command)?;
@@ -284,7 +284,7 @@ impl LocalNode {
     /// Executes a parity command, as long as `permit` says that it is wanted.
     ///
     /// # Errors
-    /// As [`parity`](DataNode::parity), and if it is not wanted any more.
+    /// As [`parity`](ParityEngine::parity), and if it is not wanted any more.
     pub(crate) fn parity_while(
         &self,
         command: &ParityCommand,
@@ -363,28 +363,15 @@ impl DataNode for LocalNode {
         Ok(NodeDescription { name: self.name.clone(), drives: drives.collect() })
     }
 
+    fn tagged(&self) -> Option<&dyn TaggedDrives> {
+        let any = self.drives.iter().any(|drive| drive.tagged().is_some());
+        any.then_some(self as &dyn TaggedDrives)
+    }
+}
+
+impl Drives for LocalNode {
     fn read(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<(), NodeError> {
         self.checked(drive, offset, buf.len() as u64)?.read_at(offset, buf).map_err(io_error)
-    }
-
-    fn tag_format(&self, drive: DriveId) -> Result<Option<TagFormat>, NodeError> {
-        Ok(tags::format_of(&*self.drives[self.index(drive)?]))
-    }
-
-    fn read_tagged(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, NodeError> {
-        tags::read(self.checked(drive, offset, buf.len() as u64)?, offset, buf)
-    }
-
-    fn restores(&self) -> bool {
-        true
-    }
-
-    fn restore(&self, drive: DriveId, offset: u64, data: &[u8], tag: RestoredTag) -> Result<(), NodeError> {
-        tags::restore(self.writable(drive, offset, data.len() as u64)?, offset, data, tag)
-    }
-
-    fn vouch(&self, drive: DriveId, offset: u64, len: u64) -> Result<u64, NodeError> {
-        self.vouch_while(drive, offset, len, &|| true)
     }
 
     fn gather(
@@ -448,7 +435,9 @@ impl DataNode for LocalNode {
         })?;
         Ok(Box::new(queue))
     }
+}
 
+impl ParityEngine for LocalNode {
     fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError> {
         self.parity_while(command, &*self.memory, &|| true)
     }
@@ -457,14 +446,12 @@ impl DataNode for LocalNode {
         self.pacing.stop();
     }
 
-    fn pace(&self, request: &PaceRequest) -> Result<(), NodeError> {
-        self.pacing.ask(0, request.clone())
+    fn reads_unpaced(&self) -> bool {
+        true
     }
+}
 
-    fn pace_figures(&self) -> Result<Vec<PaceFigures>, NodeError> {
-        Ok(self.pacing.figures(0))
-    }
-
+impl DriveMemory for LocalNode {
     fn transfer(&self, transfer: &Transfer) -> Result<TransferResult, NodeError> {
         self.memory.range("from", transfer.from, transfer.len)?;
         let peer = self.peers.find(&transfer.peer)?;
@@ -481,6 +468,16 @@ impl DataNode for LocalNode {
 
     fn memory_read(&self, address: MemoryAddress, buf: &mut [u8]) -> Result<(), NodeError> {
         self.memory.read(address, buf)
+    }
+}
+
+impl Paced for LocalNode {
+    fn pace(&self, request: &PaceRequest) -> Result<(), NodeError> {
+        self.pacing.ask(0, request.clone())
+    }
+
+    fn pace_figures(&self) -> Result<Vec<PaceFigures>, NodeError> {
+        Ok(self.pacing.figures(0))
     }
 }
 

@@ -25,13 +25,13 @@ use std::time::Duration;
 
 /// Threads for what neither memory nor the kernel's ring carries.
 const THREADS: usize = 4;
-/// How soon the kernel is asked again if it could not take what it was given.
+/// Time after which the kernel is asked again if it could not take a request.
 const AGAIN: Duration = Duration::from_millis(1);
 
 const WAKE: Token = Token(0);
 const RING: Token = Token(1);
 
-/// What the threads of a queue share.
+/// State that the threads of a queue share.
 struct Shared {
     name: String,
     drives: Vec<Arc<dyn BlockDevice>>,
@@ -55,7 +55,7 @@ impl Shared {
         NodeError::new(ErrorKind::Unreachable, format!("node '{}': the queue is closed", self.name))
     }
 
-    /// Whether it ends without waiting.
+    /// Returns whether it ends without waiting.
     fn is_immediate(&self, operation: &Operation) -> bool {
         let index = (operation.drive().0 as usize).checked_sub(1);
         index.and_then(|index| self.drives.get(index)).is_some_and(|drive| drive.is_immediate())
@@ -131,7 +131,7 @@ impl Drop for Job {
     }
 }
 
-/// What a drive's error means.
+/// The node's error for a drive's error.
 pub(crate) fn io_error(error: IoError) -> NodeError {
     let kind = if error.is_media_error() { ErrorKind::Media } else { ErrorKind::Drive };
     NodeError::new(kind, error.to_string()).with_source(error)
@@ -239,7 +239,7 @@ struct Carrier {
     threads: Threads,
 }
 
-/// What the kernel has; the buffer is in its request.
+/// A request that the kernel has; the buffer is in its request.
 struct Flight {
     job: Job,
     drive: DriveId,

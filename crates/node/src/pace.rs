@@ -44,14 +44,14 @@ const GUESS: [(u64, u64); 7] = [
 /// The share of the goal that is spent by what is measured here, at most. The rest is for what is
 /// not, from the answer to when the host notices it.
 const SEEN: f64 = 0.75;
-/// What a host waits longer for its processor, in nanoseconds: where it runs on this machine,
+/// Time that a host waits longer for its processor, in nanoseconds: where it runs on this machine,
 /// beside a scrub, about so much was measured. Half of the goal is spent in any case.
 const UNSEEN: f64 = 40_000.0;
 /// Bytes of buffers that are kept between commands, at most.
 const KEPT: usize = 64 << 20;
 
-/// Who asks for a pace: the node's own configuration and the caller in this process are 0, a host
-/// is its controller's number.
+/// Asker for a pace: the node's own configuration and the caller in this process are 0, a host is
+/// its controller's number.
 pub(crate) type Asker = u16;
 
 #[derive(Debug, Default)]
@@ -73,9 +73,9 @@ impl Requests {
 struct Drive {
     /// The pacer that it has, perhaps with others.
     lane: usize,
-    /// What holds its rate, where there is one.
+    /// The bucket of its rate, if there is one.
     bucket: Mutex<Option<TokenBucket>>,
-    /// What is left to commands that another host's pace holds up.
+    /// The rate that is left to commands that another host's pace holds up.
     floor: Mutex<TokenBucket>,
     /// Background bytes and requests since somebody asked for a pace.
     bytes: AtomicU64,
@@ -84,7 +84,7 @@ struct Drive {
 }
 
 impl Drive {
-    /// How long it must be waited for a rate; nothing where a read may start.
+    /// Returns the time to wait for a rate; nothing if a read may start.
     fn rate_wait(&self, now: u64, want: u64) -> Option<Duration> {
         let mut bucket = locked(&self.bucket);
         let ready = bucket.as_mut()?.ready_at(now, want.min(BACK_TO_BACK));
@@ -156,7 +156,7 @@ impl Pacing {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1)
     }
 
-    /// Whether there is a pace.
+    /// Returns whether there is a pace.
     pub(crate) fn is_active(&self) -> bool {
         // Acquire: whoever sees it sees the pacers that were made before.
         self.active.load(Ordering::Acquire)
@@ -193,7 +193,7 @@ impl Pacing {
         self.apply(&mut policy)
     }
 
-    /// How many have asked for a pace.
+    /// The number of askers for a pace.
     pub(crate) fn askers(&self) -> usize {
         locked(&self.requests).asked.len()
     }
@@ -385,7 +385,7 @@ impl Pacing {
         }
     }
 
-    /// Whether the node stops.
+    /// Returns whether the node stops.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
@@ -409,7 +409,7 @@ impl Pacing {
         self.drives.iter().map(|drive| drive.checks.share()).collect()
     }
 
-    /// What was measured of each drive that has a pace, and how long a read for `asker` would wait.
+    /// Measurements of each drive that has a pace, and the time that a read for `asker` would wait.
     pub(crate) fn figures(&self, asker: Asker) -> Vec<PaceFigures> {
         let now = self.now();
         let own = locked(&self.requests).of(asker);

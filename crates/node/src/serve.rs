@@ -13,7 +13,7 @@
 //! deadlines.
 
 mod acceptor;
-mod arrival;
+mod access;
 mod backend;
 mod background;
 mod blocks;
@@ -60,20 +60,21 @@ mod visible;
 mod withheld;
 mod workers;
 
+pub use access::{Faces, HostFaces};
 pub use backend::{Backend, BackendError, DriveSource};
 pub use config::{ConfigError, DriveConfig, NodeConfig, Peer, busy_poll, metrics_address};
 pub use drive::Drive;
-pub use faces::{Faces, HostFaces};
 pub use listen::{can_listen, listen_address};
 pub use made::MadeFiles;
 pub use tagging::{TagFields, Tagging, TaggingError};
 
+use self::access::HostTable;
 use self::core::Core;
 use self::flushing::{Flushed, flush_all};
 use self::handle::CoreHandle;
 use self::lanes::Lanes;
 use self::offload::Offload;
-use self::shared::Shared;
+use self::shared::{Gate, Shared};
 use crate::NodeOptions;
 use crate::watch::WriteWatch;
 use mio::net::TcpListener;
@@ -81,6 +82,7 @@ use pumice_blockdev::raise_descriptor_limit;
 use pumice_nvme::controller::{Access, Identity, Limits, Subsystem};
 use pumice_nvme::spec::Nqn;
 use pumice_offload::PaceRequest;
+use pumice_transport::{Plain, Transport};
 use sha2::{Digest, Sha256};
 use std::io;
 use std::net::SocketAddr;
@@ -101,24 +103,25 @@ impl Access for SharedSubsystem {
     }
 }
 
-/// How long a stop takes, at most; and how much of that is kept for making writes durable.
+/// Longest time of a stop; and the part of it that is kept for making writes durable.
 const STOP_TIME: Duration = Duration::from_secs(10);
 const FLUSH_TIME: Duration = Duration::from_secs(2);
-/// How long what goes to peers may take to end when the server stops: a peer may stand still.
+/// Time that commands to peers may take to end when the server stops: a peer may stand still.
 const PEER_TIME: Duration = Duration::from_secs(1);
 
 /// Descriptors that are kept for drives, files, other nodes and the threads of parity commands: so
 /// many, or a quarter of all.
 const OWN_DESCRIPTORS: u64 = 128;
 
-/// How many connections there may be if so many are wanted: each needs a descriptor. Without
-/// descriptors, connections that say nothing would keep a host waiting until they have gone.
+/// The number of connections that there may be if so many are wanted: each needs a descriptor.
+/// Without descriptors, connections that say nothing would keep a host waiting until they have
+/// gone.
 fn places(wanted: usize, descriptors: u64) -> usize {
     let left = descriptors - OWN_DESCRIPTORS.min(descriptors / 4);
     wanted.min(usize::try_from(left).unwrap_or(usize::MAX))
 }
 
-/// Why a server did not start.
+/// Errors at the start of a server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address cannot be listened on.
@@ -126,7 +129,7 @@ pub enum ServeError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The machine refuses threads or descriptors.
@@ -143,34 +146,33 @@ pub enum ServeError {
     NoDrives,
 }
 
-/// What is served, and where.
+/// A service: its drives and its addresses.
 pub struct Service {
-    /// Where to listen: port 0 picks one. Hosts reach the same namespaces by each of them.
+    /// Addresses to listen on: port 0 picks one. Hosts reach the same namespaces by each of them.
     pub listen: Vec<SocketAddr>,
     /// The subsystem's name.
     pub nqn: Nqn,
-    /// What tells it from another node with the same name, such as one of a cloned machine: it
-    /// enters the serial number. `None` for what may move from machine to machine, and stays the
-    /// same. The identities of drives are their own.
+    /// The number that tells it from another node with the same name, such as one of a cloned
+    /// machine: it enters the serial number. `None` for what may move from machine to machine, and
+    /// stays the same. The identities of drives are their own.
     pub instance: Option<[u8; 16]>,
     /// Namespaces 1, 2, …. The visible faces of drives with tags come after all of these.
     pub drives: Vec<Drive>,
     /// The faces of each host.
     pub faces: HostFaces,
-    /// What hosts may ask for.
+    /// Limits of what hosts may ask for.
     pub limits: Limits,
     /// Threads that serve connections.
     pub cores: usize,
-    /// How long a core looks for work before it sleeps, where that has paid of late; zero for
-    /// never.
+    /// Time that a core looks for work before it sleeps, if that has paid of late; zero for never.
     pub busy_poll: Duration,
-    /// What the parity engine may use.
+    /// Resources of the parity engine.
     pub node: NodeOptions,
     /// The nodes that local memory may be sent to.
     pub peers: Vec<Peer>,
     /// The pace of parity work on its drives, whoever asks for it; windows in UTC.
     pub pacing: PaceRequest,
-    /// Where the counters are served; `None` for nowhere.
+    /// Address at which the counters are served; `None` for none.
     pub metrics: Option<SocketAddr>,
 }
 
@@ -205,7 +207,20 @@ impl Server {
     /// # Errors
     /// Where there is no drive, the address cannot be listened on, or the machine refuses threads.
     pub fn start(service: Service) -> Result<Self, ServeError> {
-        let Service { listen, nqn, drives, faces, limits, cores, busy_poll, node, .. } = service;
+        Self::start_over(Arc::new(Plain), service)
+    }
+
+    /// Starts serving, over connections whose streams `transport` makes.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_over(transport: Arc<dyn Transport>, service: Service) -> Result<Self, ServeError> {
+        let access = Arc::new(HostTable::of_faces(service.faces.clone()));
+        Self::start_with(Gate { access, transport }, service)
+    }
+
+    fn start_with(gate: Gate, service: Service) -> Result<Self, ServeError> {
+        let Service { listen, nqn, drives, limits, cores, busy_poll, node, .. } = service;
         let Service { peers, pacing, metrics, .. } = service;
         if drives.is_empty() {
             return Err(ServeError::NoDrives);
@@ -225,7 +240,7 @@ impl Server {
             model: "Pumice".to_owned(),
             firmware: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        let (namespaces, attachments) = faces::namespaces(&drives, &faces);
+        let (namespaces, attachments) = faces::namespaces(&drives, Arc::clone(&gate.access));
         let mut subsystem = Subsystem::new(identity, limits, namespaces);
         subsystem.set_attachments(attachments);
         let devices: Vec<_> = drives.into_iter().map(|drive| drive.device).collect();
@@ -236,7 +251,7 @@ impl Server {
         subsystem.set_ports(addresses.clone());
         let subsystem = SharedSubsystem(Arc::new(Mutex::new(subsystem)));
         let count = cores.max(1);
-        let shared = Arc::new(Shared::new(count, subsystem, limits, devices, faces, offload, watch));
+        let shared = Arc::new(Shared::new(count, subsystem, limits, devices, gate, offload, watch));
         let lanes = Arc::new(Lanes::start(&shared, count)?);
         let mut parts = Vec::with_capacity(count);
         for number in 0..count {
@@ -281,13 +296,13 @@ impl Server {
         self.addresses[0]
     }
 
-    /// Where it listens, in the order given.
+    /// The addresses at which it listens, in the order given.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Where its counters are served.
+    /// The address at which its counters are served.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics

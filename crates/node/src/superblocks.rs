@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Bytes of a superblock, at most.
 const BYTES: u64 = 4096;
 
-/// What was read in a superblock that a host wrote.
+/// Contents of a superblock that a host wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
     /// The array's UUID.
@@ -92,8 +92,8 @@ impl<A: Copy + PartialEq> Memory<A> {
     }
 }
 
-/// What one drive's superblocks were, in each place where one may stand. Associations are told
-/// apart by their controllers.
+/// The superblocks of one drive, in each place where one may stand. Associations are told apart by
+/// their controllers.
 #[derive(Debug)]
 pub(crate) struct Superblocks {
     size: u64,
@@ -134,8 +134,8 @@ impl Superblocks {
         self.places.iter().for_each(|(_, _, memory)| locked(memory).sweep(&stands));
     }
 
-    /// What is remembered: the byte at which the superblock begins, the controller that wrote it
-    /// last, the array, and the event count of its clean superblock where there is one.
+    /// Returns what is remembered: the byte at which the superblock begins, the controller that
+    /// wrote it last, the array, and the event count of its clean superblock where there is one.
     pub(crate) fn remembered(&self) -> Vec<(u64, u16, [u8; 16], Option<u64>)> {
         let of = |(_, start, memory): &(Metadata, u64, Mutex<Memory<u16>>)| {
             let (writer, array, clean) = locked(memory).last()?;

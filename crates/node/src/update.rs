@@ -7,15 +7,14 @@ use crate::local::LocalNode;
 use crate::memory::MemoryAccess;
 use crate::operations::io_error;
 use pumice_buffer::AlignedBuffer;
+use pumice_offload::record::{BLOCK, Kind, Record, Rows, Window};
 use pumice_offload::{DriveId, MemoryAddress, NodeError, PathId, SumTo, Update, UpdateRecord, UpdateSource};
 use pumice_parity::matrix::Matrix;
 use pumice_protect::keyed::Key;
 use pumice_units::Role;
-use pumice_volume::log::{Kind, Record};
-use pumice_volume::rows::{BLOCK, Rows, Window};
 use std::ops::Range;
 
-/// Why a step was not done to its end.
+/// Reasons that a step was not done to its end.
 #[derive(Debug)]
 pub(crate) enum Failed {
     /// A source has other bytes than the host says.

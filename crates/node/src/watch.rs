@@ -122,7 +122,7 @@ impl WriteWatch {
         self.epoch
     }
 
-    /// What is remembered of the superblocks of each drive.
+    /// The records of superblocks of each drive.
     pub(crate) fn superblocks(&self) -> &[Superblocks] {
         &self.superblocks
     }

@@ -3,8 +3,8 @@
 use pumice_blockdev::{BlockDevice, FaultyDevice, MemoryDevice};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{
-    DataNode, DriveId, ErrorKind, Grant, MemoryAddress, Mode, PaceRequest, ParityCommand, ParityResult, Rule,
-    Source, Transfer, Unread, Unreadable, Window,
+    DriveId, DriveMemory, ErrorKind, Grant, MemoryAddress, Mode, PaceRequest, Paced, ParityCommand,
+    ParityEngine, ParityResult, Rule, Source, Transfer, Unread, Unreadable, Window,
 };
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::fingerprint::{Decoded, PowerSums, stripe_key};

@@ -3,7 +3,7 @@
 
 use pumice_blockdev::{BlockDevice, MemoryDevice};
 use pumice_node::{LocalNode, NodeOptions, Peers};
-use pumice_offload::{DataNode, DriveId, MemoryAddress, Mode, ParityCommand, Rule, Source, Window};
+use pumice_offload::{DriveId, MemoryAddress, Mode, ParityCommand, ParityEngine, Rule, Source, Window};
 use pumice_parity::seed::Seed;
 use std::sync::Arc;
 

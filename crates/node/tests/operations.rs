@@ -3,9 +3,7 @@
 use pumice_blockdev::{BlockDevice, FaultyDevice, FileDevice, HookedDevice, MemoryDevice, OpenMode, Options};
 use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_node::{LocalNode, NodeOptions, Peers};
-use pumice_offload::{
-    Completion, DataNode, DriveId, ErrorKind, MAX_OPERATION, Operation, OperationQueue, Tag,
-};
+use pumice_offload::{Completion, DriveId, Drives, ErrorKind, MAX_OPERATION, Operation, OperationQueue, Tag};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};

@@ -30,7 +30,7 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Whether nothing was written from before this command to after `later`.
+    /// Returns whether nothing was written from before this command to after `later`.
     #[must_use]
     pub fn is_quiet_until(&self, later: &Self) -> bool {
         self.epoch == later.epoch
@@ -65,7 +65,8 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Whether the same hosts are associated with two nodes that were asked with the same number.
+    /// Returns whether the same hosts are associated with two nodes that were asked with the same
+    /// number.
     #[must_use]
     pub fn same_hosts(&self, other: &Self) -> bool {
         let marks = |of: &Self| of.hosts.iter().map(|host| host.mark).collect::<BTreeSet<_>>();

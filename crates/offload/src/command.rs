@@ -37,7 +37,7 @@ pub enum Source {
     },
     /// Local memory; repetition 0 at `address`.
     Memory {
-        /// Where repetition 0 lies.
+        /// Address of repetition 0.
         address: MemoryAddress,
     },
 }

@@ -25,6 +25,7 @@ mod link;
 mod node;
 mod operation;
 mod pacing;
+pub mod record;
 mod result;
 mod rule;
 mod tags;
@@ -38,7 +39,7 @@ pub use command::{
 pub use drive::{DriveDescription, DriveId, DriveRange, NodeDescription, Piece, PieceFailure};
 pub use error::{ErrorKind, NodeError};
 pub use link::{LinkFigures, QueueTraffic};
-pub use node::DataNode;
+pub use node::{DataNode, DriveMemory, Drives, Link, Paced, ParityEngine, Presence, TaggedDrives, Updates};
 pub use operation::{Completion, Ended, MAX_OPERATION, Operation, OperationQueue, Tag};
 pub use pacing::{DAY, MAX_WINDOWS, NEVER, PaceFigures, PacePolicy, PaceRequest, parse_window};
 pub use result::{

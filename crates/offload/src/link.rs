@@ -16,8 +16,8 @@ pub struct LinkFigures {
     pub bytes: u64,
     /// Messages (PDUs), both ways.
     pub pdus: u64,
-    /// Whether every header and all data carry a CRC-32C.
+    /// True if every header and all data carry a CRC-32C.
     pub digests: bool,
-    /// Whether both ends are on this machine.
+    /// True if both ends are on this machine.
     pub loopback: bool,
 }

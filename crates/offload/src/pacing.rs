@@ -2,10 +2,10 @@
 
 use crate::DriveId;
 
-/// When background requests start.
+/// Rules for the start of background requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PacePolicy {
-    /// Whenever a request is worth its expected slowdown; limited by the goal.
+    /// A request is sent as soon as it is worth its expected slowdown, within the goal.
     #[default]
     Priced,
     /// One after another, whatever the foreground does.
@@ -25,7 +25,7 @@ impl PacePolicy {
         }
     }
 
-    /// Whether it holds a goal, and so needs one.
+    /// Returns whether it holds a goal, and so needs one.
     #[must_use]
     pub const fn holds_goal(self) -> bool {
         matches!(self, Self::Priced)
@@ -67,10 +67,10 @@ pub fn parse_window(text: &str) -> Result<(u32, u32), String> {
     Ok((from, to))
 }
 
-/// How background requests are to be paced, for each drive.
+/// The pace of background requests, for each drive.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PaceRequest {
-    /// When they start; if not given, the other fields decide.
+    /// The rule for their start; if not given, the other fields decide.
     pub policy: Option<PacePolicy>,
     /// The average delay that foreground requests may suffer, in nanoseconds.
     pub slowdown_ns: Option<u64>,
@@ -82,7 +82,7 @@ pub struct PaceRequest {
 }
 
 impl PaceRequest {
-    /// Whether no field is set.
+    /// Returns whether no field is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

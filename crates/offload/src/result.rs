@@ -40,7 +40,7 @@ impl StripeBitmap {
         self.len
     }
 
-    /// Whether it has no bits at all.
+    /// Returns whether it has no bits at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0

@@ -20,7 +20,7 @@ pub struct TagFormat {
 }
 
 impl DriveDescription {
-    /// Which tags the drive has.
+    /// The format of the drive's tags.
     #[must_use]
     pub fn tag_format(&self) -> Option<TagFormat> {
         self.tags.map(|guard| TagFormat { guard, block_bytes: self.block_bytes })
@@ -63,8 +63,8 @@ pub struct TagReport {
 }
 
 impl TagReport {
-    /// Whether the list of places may be incomplete: then nothing is known of the stripes from the
-    /// last listed one on.
+    /// Returns whether the list of places may be incomplete: then nothing is known of the stripes
+    /// from the last listed one on.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.places.len() >= MAX_TAG_PLACES

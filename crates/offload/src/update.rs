@@ -24,7 +24,7 @@ pub struct PathId(pub u16);
 pub struct PeerRange {
     /// The peer's name.
     pub peer: String,
-    /// First byte there, as [`DataNode::absolute`](crate::DataNode::absolute) of the peer says.
+    /// First byte there, as [`absolute`](crate::DriveMemory::absolute) of the peer says.
     pub to: MemoryAddress,
     /// Bytes.
     pub len: u64,
@@ -116,10 +116,10 @@ pub struct Update {
     /// `i` modulo their number. There is one sum, no data and no record; memory sources are added
     /// as they are.
     pub segment: Option<u32>,
-    /// Whether it carries data, which goes to the slot first.
+    /// True if it carries data, which goes to the slot first.
     pub fills: bool,
-    /// What the checksums of interims depend on: drawn by the host, so that no user of its volume
-    /// can make two interims of one checksum.
+    /// Secret of the checksums of interims: drawn by the host, so that no user of its volume can
+    /// make two interims of one checksum.
     pub secret: u64,
     /// The sources of the sums.
     pub sources: Vec<UpdateSource>,
@@ -130,7 +130,7 @@ pub struct Update {
 }
 
 impl Update {
-    /// Whether it sends interims or checks their sums.
+    /// Returns whether it sends interims or checks their sums.
     #[must_use]
     pub fn has_interims(&self) -> bool {
         self.sources.iter().any(|source| matches!(source, UpdateSource::Memory { sum: Some(_), .. }))
@@ -179,7 +179,7 @@ impl Update {
         Ok(())
     }
 
-    /// Whether it reads or writes the slot. A stretch whose sum goes to a peer does not.
+    /// Returns whether it reads or writes the slot. A stretch whose sum goes to a peer does not.
     #[must_use]
     pub fn uses_slot(&self) -> bool {
         self.segment.is_none() || self.sums.iter().any(|sum| sum.to == SumTo::Slot)

@@ -144,7 +144,8 @@ fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
     bytes[at..at + field.len()].copy_from_slice(field);
 }
 
-/// Whether a node with this byte 3082 of Identify Controller makes parity as this version does.
+/// Returns whether a node with this byte 3082 of Identify Controller makes parity as this version
+/// does.
 #[must_use]
 pub fn makes_parity(announced: u8) -> bool {
     announced & HAS_UPDATES != 0

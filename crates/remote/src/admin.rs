@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// What is told of a node that does not answer.
+/// Notices about a node that does not answer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Silence {
     pub(crate) address: SocketAddr,
-    /// How long it has to answer.
+    /// Time that it has to answer.
     pub(crate) deadline: Duration,
     /// Told for how long it has not answered.
     pub(crate) tell: fn(SocketAddr, Duration),

@@ -5,11 +5,11 @@ use pumice_nvme::spec::Status;
 use pumice_offload::wire;
 use pumice_offload::{ErrorKind, NodeError};
 
-/// What an error says of a node that lets no more hosts in for now.
+/// Text of an error of a node that lets no more hosts in for now.
 const KEPT_OUT: &str = "Connect: controller busy";
 
-/// Whether a node refused a host only for now: another one holds it, it has too many hosts, or
-/// writes of an earlier process of this host are still under way.
+/// Returns whether a node refused a host only for now: another one holds it, it has too many hosts,
+/// or writes of an earlier process of this host are still under way.
 #[must_use]
 pub fn is_kept_out(error: &NodeError) -> bool {
     error.kind() == ErrorKind::Unreachable && error.to_string().contains(KEPT_OUT)

@@ -139,7 +139,7 @@ pub(crate) fn gather(
     for i in ragged {
         let piece = &pieces[i];
         let place = &mut buffer[piece.at..piece.at + piece.len];
-        match pumice_offload::DataNode::read(node, piece.drive, piece.offset, place) {
+        match pumice_offload::Drives::read(node, piece.drive, piece.offset, place) {
             Ok(()) => {}
             Err(error) if error.kind() == pumice_offload::ErrorKind::Media => {
                 failures.push(PieceFailure { piece: i, reason: error.to_string() });

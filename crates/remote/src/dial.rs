@@ -12,7 +12,7 @@ use pumice_offload::{DriveDescription, NodeError};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How to connect to a node.
+/// Parameters of a connection to a node.
 #[derive(Debug, Clone)]
 pub struct Dial {
     /// Its address.
@@ -23,7 +23,7 @@ pub struct Dial {
     pub host: Nqn,
     /// Its identifier, not all zeros.
     pub hostid: [u8; 16],
-    /// Whether headers and data carry digests.
+    /// The policy for digests of headers and data.
     pub digests: DigestPolicy,
     /// Half of the time that the node may be silent before it counts as lost; after a quarter of
     /// the deadline it is sent a Keep Alive.

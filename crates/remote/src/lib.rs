@@ -4,7 +4,7 @@
 //! command set (`docs/reference/wire-format/offload.md`). Each call takes a separate queue from a
 //! pool, so calls can come from several threads. A call that fails ends the whole association;
 //! nothing is repeated here. To continue, a caller asks for a new association
-//! ([`reconnect`](DataNode::reconnect)) and begins its work again: `docs/design/nvme-tcp.md`, *As a
+//! ([`reconnect`](Link::reconnect)) and begins its work again: `docs/design/nvme-tcp.md`, *As a
 //! host*.
 
 mod admin;
@@ -26,8 +26,7 @@ use admin::Silence;
 use answer::{kept_result, refused, whole};
 use blocks::{Geometry, aligned, outcome};
 use dial::describe_page;
-use memory::{MEMORY_PIECE, Parts, grant_command, memory_command};
-use numbers::random;
+use memory::Parts;
 use operations::RemoteQueue;
 use pool::{Lease, Pool};
 use pumice_buffer::AlignedBuffer;
@@ -37,21 +36,18 @@ use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Nqn, Sqe};
 use pumice_offload::wire::{self, SocketBytes, opcode};
 use pumice_offload::{
-    DataNode, DriveDescription, DriveId, DriveRange, Ended, ErrorKind, Grant, Hosts, LinkFigures,
-    MemoryAddress, NodeDescription, NodeError, OperationQueue, PaceFigures, PaceRequest, ParityCommand,
-    ParityResult, PathId, PeerRange, Piece, PieceFailure, SuperblockSeen, TagFormat, Transfer,
-    TransferResult,
+    DataNode, DriveDescription, DriveId, DriveMemory, DriveRange, Drives, Ended, ErrorKind, Link,
+    LinkFigures, NodeDescription, NodeError, OperationQueue, PaceRequest, Paced, ParityCommand, ParityEngine,
+    ParityResult, Piece, PieceFailure, Presence, TaggedDrives, Updates,
 };
-use pumice_protect::origin::{Judged, RestoredTag};
-use pumice_telemetry::Ledger;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes of one read or write command.
 const PIECE: usize = 256 << 10;
-/// How long a call may take in total while the node answers: a drive may try for a minute to read a
-/// bad sector. Parity commands have no such limit.
+/// Time that a call may take in total while the node answers: a drive may try for a minute to read
+/// a bad sector. Parity commands have no such limit.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Drives of another machine.
@@ -69,9 +65,9 @@ pub struct RemoteNode {
     /// This host's parts of the drives' local memory.
     parts: Parts,
     pool: Arc<Pool>,
-    /// Whether every connection had both digests.
+    /// True if every connection had both digests.
     digests: AtomicBool,
-    /// Whether it was held: only [`retake`](DataNode::retake) takes a lost hold again.
+    /// True if it was held: only [`retake`](Link::retake) takes a lost hold again.
     held: AtomicBool,
     /// It was held, is connected again, and not held yet.
     to_hold: AtomicBool,
@@ -112,7 +108,7 @@ impl RemoteNode {
         })
     }
 
-    /// Whether digests were asked for, and the node has none.
+    /// Returns whether digests were asked for, and the node has none.
     #[must_use]
     pub fn lacks_digests(&self) -> bool {
         self.dial.digests.asked(self.dial.address) == BOTH && !self.digests.load(Ordering::Relaxed)
@@ -245,6 +241,25 @@ impl DataNode for RemoteNode {
         Ok(NodeDescription { name: self.name.clone(), drives: self.drives.iter().map(mine).collect() })
     }
 
+    fn tagged(&self) -> Option<&dyn TaggedDrives> {
+        let any = self.drives.iter().any(|drive| drive.tags.is_some());
+        any.then_some(self as &dyn TaggedDrives)
+    }
+
+    fn updates(&self) -> Option<&dyn Updates> {
+        self.updates.then_some(self as &dyn Updates)
+    }
+
+    fn presence(&self) -> Option<&dyn Presence> {
+        Some(self)
+    }
+
+    fn link(&self) -> Option<&dyn Link> {
+        Some(self)
+    }
+}
+
+impl Drives for RemoteNode {
     fn read(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<(), NodeError> {
         let geometry = self.geometry(drive, offset, buf.len() as u64)?;
         let (start, end) = aligned(geometry, offset, buf.len());
@@ -260,27 +275,6 @@ impl DataNode for RemoteNode {
 
     fn read_ahead(&self, pieces: &[Piece], buffer: &mut [u8]) -> Vec<usize> {
         blocks::ahead(self, pieces, buffer)
-    }
-
-    fn tag_format(&self, drive: DriveId) -> Result<Option<TagFormat>, NodeError> {
-        self.geometry(drive, 0, 0)?;
-        Ok(self.drives[drive.0 as usize - 1].tag_format())
-    }
-
-    fn read_tagged(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, NodeError> {
-        tags::read(self, drive, offset, buf)
-    }
-
-    fn restores(&self) -> bool {
-        self.restores
-    }
-
-    fn restore(&self, drive: DriveId, offset: u64, data: &[u8], tag: RestoredTag) -> Result<(), NodeError> {
-        tags::restore(self, drive, offset, data, tag)
-    }
-
-    fn vouch(&self, drive: DriveId, offset: u64, len: u64) -> Result<u64, NodeError> {
-        tags::vouch(self, drive, offset, len)
     }
 
     fn gather(
@@ -313,33 +307,9 @@ impl DataNode for RemoteNode {
         let queue = RemoteQueue::open(&self.pool, &self.name, &self.geometry, depth, ended)?;
         Ok(Box::new(queue))
     }
+}
 
-    fn has_updates(&self) -> bool {
-        self.updates
-    }
-
-    fn widen_memory(&self, wide: bool) {
-        self.parts.widen(wide);
-    }
-
-    fn set_path(&self, path: PathId, range: &PeerRange) -> Result<(), NodeError> {
-        let PeerRange { peer, to, len, grant } = range.clone();
-        let from = MemoryAddress { drive: DriveId(0), offset: 0 };
-        let bytes = wire::encode_transfer(&Transfer { from, len, peer, to, grant });
-        let mut sqe = Sqe::new(opcode::PATH, 0);
-        sqe.set_dword(10, u32::from(path.0));
-        sqe.set_dword(12, bytes.len() as u32);
-        self.plain(sqe, &bytes)
-    }
-
-    fn hosts(&self) -> Result<Option<Hosts>, NodeError> {
-        seen::hosts(self).map(Some)
-    }
-
-    fn superblocks(&self) -> Result<Option<Vec<SuperblockSeen>>, NodeError> {
-        seen::superblocks(self)
-    }
-
+impl ParityEngine for RemoteNode {
     fn reads_unpaced(&self) -> bool {
         self.unpaced
     }
@@ -348,6 +318,18 @@ impl DataNode for RemoteNode {
         self.pool.give_up();
     }
 
+    fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError> {
+        command.validate()?;
+        // An older node refuses what it does not know.
+        let mut there = ParityCommand { unpaced: command.unpaced && self.unpaced, ..command.clone() };
+        memory::translate(&mut there, |address| self.absolute(address))?;
+        let bytes = self.kept(opcode::PARITY_EXECUTE, &wire::encode_command(&there))?;
+        wire::decode_result(&bytes, command)
+            .map_err(|e| NodeError::new(ErrorKind::Unreachable, format!("{}: result: {e}", self.name)))
+    }
+}
+
+impl Link for RemoteNode {
     fn reconnect(&self) -> Result<bool, NodeError> {
         if !self.pool.is_lost() {
             return Ok(false);
@@ -380,108 +362,13 @@ impl DataNode for RemoteNode {
         Ok(lost || holds)
     }
 
-    fn link_figures(&self) -> Option<LinkFigures> {
+    fn link_figures(&self) -> LinkFigures {
         let traffic = self.pool.traffic();
-        Some(LinkFigures {
+        LinkFigures {
             bytes: traffic.bytes,
             pdus: traffic.pdus,
             digests: self.digests.load(Ordering::Relaxed),
             loopback: self.dial.address.ip().to_canonical().is_loopback(),
-        })
-    }
-
-    fn hold(&self) -> Result<(), NodeError> {
-        let mut sqe = Sqe::new(opcode::HOLD, 0);
-        sqe.set_dword(10, wire::HOLD_TAKE);
-        self.plain(sqe, &[])?;
-        self.held.store(true, Ordering::Relaxed);
-        self.to_hold.store(false, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn observe(&self) -> Result<(), NodeError> {
-        let mut sqe = Sqe::new(opcode::HOLD, 0);
-        sqe.set_dword(10, wire::HOLD_OBSERVE);
-        self.plain(sqe, &[])?;
-        self.observes.store(true, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn grant(&self, to: MemoryAddress, len: u64) -> Result<Grant, NodeError> {
-        let grant = Grant(random()?);
-        self.plain(grant_command(to), &wire::encode_grant(&grant, len))?;
-        Ok(grant)
-    }
-
-    fn revoke(&self, to: MemoryAddress, grant: &Grant) -> Result<(), NodeError> {
-        self.plain(grant_command(to), &wire::encode_grant(grant, 0))
-    }
-
-    fn pace(&self, request: &PaceRequest) -> Result<(), NodeError> {
-        pace::ask(self, request)
-    }
-
-    fn pace_figures(&self) -> Result<Vec<PaceFigures>, NodeError> {
-        pace::figures(self)
-    }
-
-    fn absolute(&self, address: MemoryAddress) -> Result<MemoryAddress, NodeError> {
-        self.parts.absolute(address, |drive, bytes| {
-            let mut sqe = Sqe::new(opcode::MEMORY_LEASE, drive.0);
-            sqe.set_dword(12, bytes as u32);
-            let done = self.ask(sqe, &[], &mut [])?;
-            if done.status.is_success() {
-                return Ok(done.result * wire::LEASE_UNIT);
-            }
-            let explanation = match done.status.code() {
-                wire::STATUS_NO_MEMORY => "other hosts have leased all of its local memory",
-                _ => "",
-            };
-            Err(refused(
-                &self.name,
-                &format!("{drive}: {}", opcode::name(opcode::MEMORY_LEASE)),
-                done.status,
-                explanation,
-            ))
-        })
-    }
-
-    fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError> {
-        command.validate()?;
-        // An older node refuses what it does not know.
-        let mut there = ParityCommand { unpaced: command.unpaced && self.unpaced, ..command.clone() };
-        memory::translate(&mut there, |address| self.absolute(address))?;
-        let bytes = self.kept(opcode::PARITY_EXECUTE, &wire::encode_command(&there))?;
-        wire::decode_result(&bytes, command)
-            .map_err(|e| NodeError::new(ErrorKind::Unreachable, format!("{}: result: {e}", self.name)))
-    }
-
-    fn transfer(&self, transfer: &Transfer) -> Result<TransferResult, NodeError> {
-        let from = self.absolute(transfer.from)?;
-        let there = wire::encode_transfer(&Transfer { from, ..transfer.clone() });
-        self.kept(opcode::TRANSFER, &there)?;
-        Ok(TransferResult { moved: Ledger { node_to_node: transfer.len, ..Ledger::default() } })
-    }
-
-    fn memory_read(&self, address: MemoryAddress, buf: &mut [u8]) -> Result<(), NodeError> {
-        let address = self.absolute(address)?;
-        for (i, piece) in buf.chunks_mut(MEMORY_PIECE).enumerate() {
-            let sqe = memory_command(opcode::MEMORY_READ, address, i, piece.len());
-            let done = self.ask(sqe, &[], piece)?;
-            whole(&self.name, opcode::name(opcode::MEMORY_READ), &done, piece.len())?;
         }
-        Ok(())
-    }
-
-    fn memory_write(&self, address: MemoryAddress, data: &[u8]) -> Result<(), NodeError> {
-        let address = self.absolute(address)?;
-        for (i, piece) in data.chunks(MEMORY_PIECE).enumerate() {
-            let sqe = memory_command(opcode::MEMORY_WRITE, address, i, piece.len());
-            let done = self.ask(sqe, piece, &mut [])?;
-            if !done.status.is_success() {
-                return Err(refused(&self.name, opcode::name(opcode::MEMORY_WRITE), done.status, ""));
-            }
-        }
-        Ok(())
     }
 }

@@ -1,8 +1,15 @@
-//! The parts of a node's local memory that this host has leased.
+//! Local memory of a node: the parts that this host has leased, and their way to other nodes.
 
+use crate::RemoteNode;
+use crate::answer::{refused, whole};
+use crate::numbers::random;
 use pumice_nvme::spec::Sqe;
 use pumice_offload::wire::{self, LEASE_UNIT, opcode};
-use pumice_offload::{DriveDescription, DriveId, MemoryAddress, Mode, NodeError, ParityCommand, Source};
+use pumice_offload::{
+    DriveDescription, DriveId, DriveMemory, Grant, MemoryAddress, Mode, NodeError, ParityCommand, PathId,
+    PeerRange, Source, Transfer, TransferResult, Updates,
+};
+use pumice_telemetry::Ledger;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -115,4 +122,82 @@ pub(crate) fn memory_command(opcode: u8, address: MemoryAddress, piece: usize, l
     sqe.set_dword(11, (offset >> 32) as u32);
     sqe.set_dword(12, len as u32);
     sqe
+}
+
+impl DriveMemory for RemoteNode {
+    fn grant(&self, to: MemoryAddress, len: u64) -> Result<Grant, NodeError> {
+        let grant = Grant(random()?);
+        self.plain(grant_command(to), &wire::encode_grant(&grant, len))?;
+        Ok(grant)
+    }
+
+    fn revoke(&self, to: MemoryAddress, grant: &Grant) -> Result<(), NodeError> {
+        self.plain(grant_command(to), &wire::encode_grant(grant, 0))
+    }
+
+    fn absolute(&self, address: MemoryAddress) -> Result<MemoryAddress, NodeError> {
+        self.parts.absolute(address, |drive, bytes| {
+            let mut sqe = Sqe::new(opcode::MEMORY_LEASE, drive.0);
+            sqe.set_dword(12, bytes as u32);
+            let done = self.ask(sqe, &[], &mut [])?;
+            if done.status.is_success() {
+                return Ok(done.result * LEASE_UNIT);
+            }
+            let explanation = match done.status.code() {
+                wire::STATUS_NO_MEMORY => "other hosts have leased all of its local memory",
+                _ => "",
+            };
+            Err(refused(
+                &self.name,
+                &format!("{drive}: {}", opcode::name(opcode::MEMORY_LEASE)),
+                done.status,
+                explanation,
+            ))
+        })
+    }
+
+    fn transfer(&self, transfer: &Transfer) -> Result<TransferResult, NodeError> {
+        let from = self.absolute(transfer.from)?;
+        let there = wire::encode_transfer(&Transfer { from, ..transfer.clone() });
+        self.kept(opcode::TRANSFER, &there)?;
+        Ok(TransferResult { moved: Ledger { node_to_node: transfer.len, ..Ledger::default() } })
+    }
+
+    fn memory_read(&self, address: MemoryAddress, buf: &mut [u8]) -> Result<(), NodeError> {
+        let address = self.absolute(address)?;
+        for (i, piece) in buf.chunks_mut(MEMORY_PIECE).enumerate() {
+            let sqe = memory_command(opcode::MEMORY_READ, address, i, piece.len());
+            let done = self.ask(sqe, &[], piece)?;
+            whole(&self.name, opcode::name(opcode::MEMORY_READ), &done, piece.len())?;
+        }
+        Ok(())
+    }
+
+    fn memory_write(&self, address: MemoryAddress, data: &[u8]) -> Result<(), NodeError> {
+        let address = self.absolute(address)?;
+        for (i, piece) in data.chunks(MEMORY_PIECE).enumerate() {
+            let sqe = memory_command(opcode::MEMORY_WRITE, address, i, piece.len());
+            let done = self.ask(sqe, piece, &mut [])?;
+            if !done.status.is_success() {
+                return Err(refused(&self.name, opcode::name(opcode::MEMORY_WRITE), done.status, ""));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Updates for RemoteNode {
+    fn widen_memory(&self, wide: bool) {
+        self.parts.widen(wide);
+    }
+
+    fn set_path(&self, path: PathId, range: &PeerRange) -> Result<(), NodeError> {
+        let PeerRange { peer, to, len, grant } = range.clone();
+        let from = MemoryAddress { drive: DriveId(0), offset: 0 };
+        let bytes = wire::encode_transfer(&Transfer { from, len, peer, to, grant });
+        let mut sqe = Sqe::new(opcode::PATH, 0);
+        sqe.set_dword(10, u32::from(path.0));
+        sqe.set_dword(12, bytes.len() as u32);
+        self.plain(sqe, &bytes)
+    }
 }

@@ -61,8 +61,8 @@ impl Shared {
     }
 }
 
-/// What is sent with a command: the descriptor of an update, and the operation's data where they
-/// are.
+/// Bytes that are sent with a command: the descriptor of an update, and the operation's data where
+/// they are.
 #[derive(Clone, Default)]
 struct Data {
     descriptor: Arc<[u8]>,

@@ -31,7 +31,7 @@ struct State {
     admin: Arc<Admin>,
     idle: Vec<(u16, Queue)>,
     numbers: Vec<u16>,
-    /// How often the association was re-established.
+    /// Number of times that the association was re-established.
     generation: u64,
     /// The reason why it is lost, if it is.
     lost: Option<String>,
@@ -71,7 +71,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the controller, which was silent for so long, answers. If it does not, the
+    /// Returns whether the controller, which was silent for so long, answers. If it does not, the
     /// association is lost.
     fn is_alive(&self, silent: Duration) -> bool {
         let state = self.lock();
@@ -176,20 +176,20 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether the association is lost.
+    /// Returns whether the association is lost.
     pub(crate) fn is_lost(&self) -> bool {
         self.lock().lost.is_some()
     }
 
-    /// What all connections moved, those that are gone too. What calls under way have moved comes
+    /// Traffic of all connections, also of those that are gone. That of calls under way is added
     /// when they end.
     pub(crate) fn traffic(&self) -> Traffic {
         let state = self.lock();
         sum(state.moved, state.admin.traffic())
     }
 
-    /// Whether the controller, from which nothing came for `silent`, answers: its admin queue is
-    /// asked. If it stays silent for two deadlines together, the association is lost.
+    /// Returns whether the controller, from which nothing came for `silent`, answers: its admin
+    /// queue is asked. If it stays silent for two deadlines together, the association is lost.
     pub(crate) fn is_alive(&self, silent: Duration) -> bool {
         self.shared.is_alive(silent)
     }
@@ -261,7 +261,7 @@ impl Pool {
         }
     }
 
-    /// Why a queue that was connected for association `generation` is of no use, if it is not.
+    /// The error of a queue that was connected for association `generation` if it is of no use.
     fn lost_meanwhile(&self, state: &State, generation: u64) -> Option<NodeError> {
         match &state.lost {
             Some(why) => Some(self.is_lost_error(why)),

@@ -6,7 +6,7 @@ use crate::blocks::outcome;
 use crate::memory::{MEMORY_PIECE, memory_command};
 use pumice_nvme::spec::Sqe;
 use pumice_offload::wire::{self, opcode};
-use pumice_offload::{DriveId, ErrorKind, MemoryAddress, NodeError, TagFormat, TaggedBlocks};
+use pumice_offload::{DriveId, ErrorKind, MemoryAddress, NodeError, TagFormat, TaggedBlocks, TaggedDrives};
 use pumice_protect::origin::{Judged, RestoredTag};
 
 /// A command over blocks of a drive: `dwords` are dwords 13 and 14.
@@ -22,55 +22,52 @@ fn decode<'b>(node: &RemoteNode, bytes: &'b [u8]) -> Result<(TagFormat, TaggedBl
         .map_err(|e| NodeError::new(ErrorKind::Unreachable, format!("{}: {e}", node.name())))
 }
 
-/// Reads blocks, refused or not.
-pub(crate) fn read(
-    node: &RemoteNode,
-    drive: DriveId,
-    offset: u64,
-    buf: &mut [u8],
-) -> Result<Vec<Judged>, NodeError> {
-    let len = buf.len() as u64;
-    // Tags are of the drive's blocks.
-    let block = u64::from(node.geometry(drive, offset, len)?.block());
-    let blocks = len / block;
-    let answer = wire::TAGGED_HEADER as u64 + blocks * (wire::TAGGED_ENTRY as u64 + block);
-    let mut bytes = vec![0; answer as usize];
-    let sqe = command(opcode::TAGGED_READ, drive, offset, bytes.len(), blocks);
-    let done = node.ask(sqe, &[], &mut bytes)?;
-    whole(node.name(), &format!("{drive}: {}", opcode::name(opcode::TAGGED_READ)), &done, bytes.len())?;
-    let (_, tagged) = decode(node, &bytes)?;
-    if tagged.data.len() as u64 != len {
-        let what = format!("{}: {drive}: tagged blocks of another length", node.name());
-        return Err(NodeError::new(ErrorKind::Unreachable, what));
+impl TaggedDrives for RemoteNode {
+    fn tag_format(&self, drive: DriveId) -> Result<Option<TagFormat>, NodeError> {
+        self.geometry(drive, 0, 0)?;
+        Ok(self.drives[drive.0 as usize - 1].tag_format())
     }
-    buf.copy_from_slice(tagged.data);
-    Ok(tagged.judged)
-}
 
-/// Puts bytes back beside tags.
-pub(crate) fn restore(
-    node: &RemoteNode,
-    drive: DriveId,
-    offset: u64,
-    data: &[u8],
-    tag: RestoredTag,
-) -> Result<(), NodeError> {
-    node.geometry(drive, offset, data.len() as u64)?;
-    let tags = match tag {
-        RestoredTag::Adopted => wire::TAGS_ADOPTED,
-        RestoredTag::Stays => wire::TAGS_STAY,
-    };
-    for (at, piece) in (offset..).step_by(MEMORY_PIECE).zip(data.chunks(MEMORY_PIECE)) {
-        let sqe = command(opcode::TAGGED_WRITE, drive, at, piece.len(), tags.into());
-        let done = node.ask(sqe, piece, &mut [])?;
-        outcome(node.name(), drive, opcode::name(opcode::TAGGED_WRITE), done.status)?;
+    fn read_tagged(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, NodeError> {
+        let len = buf.len() as u64;
+        // Tags are of the drive's blocks.
+        let block = u64::from(self.geometry(drive, offset, len)?.block());
+        let blocks = len / block;
+        let answer = wire::TAGGED_HEADER as u64 + blocks * (wire::TAGGED_ENTRY as u64 + block);
+        let mut bytes = vec![0; answer as usize];
+        let sqe = command(opcode::TAGGED_READ, drive, offset, bytes.len(), blocks);
+        let done = self.ask(sqe, &[], &mut bytes)?;
+        whole(self.name(), &format!("{drive}: {}", opcode::name(opcode::TAGGED_READ)), &done, bytes.len())?;
+        let (_, tagged) = decode(self, &bytes)?;
+        if tagged.data.len() as u64 != len {
+            let what = format!("{}: {drive}: tagged blocks of another length", self.name());
+            return Err(NodeError::new(ErrorKind::Unreachable, what));
+        }
+        buf.copy_from_slice(tagged.data);
+        Ok(tagged.judged)
     }
-    Ok(())
-}
 
-/// Vouches for the adopted tags of blocks.
-pub(crate) fn vouch(node: &RemoteNode, drive: DriveId, offset: u64, len: u64) -> Result<u64, NodeError> {
-    let done = node.ask(command(opcode::TAGS_VOUCH, drive, offset, 0, len), &[], &mut [])?;
-    outcome(node.name(), drive, opcode::name(opcode::TAGS_VOUCH), done.status)?;
-    Ok(done.result)
+    fn vouch(&self, drive: DriveId, offset: u64, len: u64) -> Result<u64, NodeError> {
+        let done = self.ask(command(opcode::TAGS_VOUCH, drive, offset, 0, len), &[], &mut [])?;
+        outcome(self.name(), drive, opcode::name(opcode::TAGS_VOUCH), done.status)?;
+        Ok(done.result)
+    }
+
+    fn restores(&self) -> bool {
+        self.restores
+    }
+
+    fn restore(&self, drive: DriveId, offset: u64, data: &[u8], tag: RestoredTag) -> Result<(), NodeError> {
+        self.geometry(drive, offset, data.len() as u64)?;
+        let tags = match tag {
+            RestoredTag::Adopted => wire::TAGS_ADOPTED,
+            RestoredTag::Stays => wire::TAGS_STAY,
+        };
+        for (at, piece) in (offset..).step_by(MEMORY_PIECE).zip(data.chunks(MEMORY_PIECE)) {
+            let sqe = command(opcode::TAGGED_WRITE, drive, at, piece.len(), tags.into());
+            let done = self.ask(sqe, piece, &mut [])?;
+            outcome(self.name(), drive, opcode::name(opcode::TAGGED_WRITE), done.status)?;
+        }
+        Ok(())
+    }
 }

@@ -7,8 +7,9 @@ mod place;
 mod record;
 mod replay;
 
-pub use head::{Head, Sums, SuperblockMark, highest_serial, newest_head};
+pub use head::{Head, SuperblockMark, highest_serial, newest_head};
 pub use place::{HEAD_BYTES, HEADS, MAX_RECORDS, MIN_RECORDS, NoRoom, Region, region};
+pub use pumice_offload::record::Sums;
 pub use record::{Kind, LoggedBlocks, Record, scan};
 pub use replay::{Applied, LoggedMember, Replay, replay};
 

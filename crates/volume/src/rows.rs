@@ -8,10 +8,7 @@ use pumice_raid::geometry::Geometry;
 use pumice_units::{Role, StripeIndex};
 use std::collections::BTreeSet;
 
-/// Bytes of a block, and of a member's part of a row.
-pub const BLOCK: u64 = 4096;
-/// The most rows of a window.
-pub const WINDOW_ROWS: u64 = 16;
+pub use pumice_offload::record::{BLOCK, Rows, WINDOW_ROWS, Window};
 
 /// A set of members.
 pub type RoleSet = BTreeSet<Role>;
@@ -87,39 +84,6 @@ impl RowLayout for Geometry {
         self.check_matrix(stripe)
     }
 }
-
-/// A set of rows of one window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Rows(pub u32);
-
-impl Rows {
-    /// The set with `row` as well.
-    #[must_use]
-    pub const fn with(self, row: u32) -> Self {
-        Self(self.0 | 1 << row)
-    }
-
-    /// Whether `row` is in the set.
-    #[must_use]
-    pub const fn contains(self, row: u32) -> bool {
-        self.0 & (1 << row) != 0
-    }
-
-    /// How many rows there are.
-    #[must_use]
-    pub const fn count(self) -> u32 {
-        self.0.count_ones()
-    }
-
-    /// The rows, ascending.
-    pub fn iter(self) -> impl Iterator<Item = u32> {
-        (0..u32::BITS).filter(move |row| self.contains(*row))
-    }
-}
-
-/// A window, counted from the start of the members' data areas.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Window(pub u64);
 
 /// Which bytes of a member's part of a window a request touches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

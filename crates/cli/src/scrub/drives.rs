@@ -167,7 +167,7 @@ struct Part {
 }
 
 fn check(drive: &Drive, stop: &Stop) -> Result<Checked, Failure> {
-    let format = drive.node.tag_format(drive.id)?;
+    let format = drive.node.tagged().map_or(Ok(None), |drives| drives.tag_format(drive.id))?;
     let mut out = Checked {
         device: drive.name.clone(),
         size_bytes: drive.size,
@@ -225,7 +225,7 @@ fn misdirected_on(drive: &Drive, format: TagFormat, findings: &[Finding]) -> Res
     let mut differing = Vec::new();
     for offset in places.take(MOST_COMPARED) {
         let mut data = vec![0; size as usize];
-        let judged = match drive.node.read_tagged(drive.id, offset, &mut data) {
+        let judged = match drive.node.tagged_drives()?.read_tagged(drive.id, offset, &mut data) {
             Ok(judged) => judged,
             Err(error) if error.kind() == ErrorKind::Media => continue,
             Err(error) => return Err(error.into()),

@@ -9,7 +9,7 @@ use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
 use pumice_executor::MemberDrive;
 use pumice_initiator::DigestPolicy;
 use pumice_node::{LocalNode, NodeOptions, Peers};
-use pumice_offload::{DataNode, DriveId};
+use pumice_offload::{DataNode, DriveId, Drives};
 use pumice_raid::{Metadata, ReadAt};
 use pumice_remote::RemoteNode;
 use pumice_units::Role;

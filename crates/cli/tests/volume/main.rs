@@ -6,7 +6,7 @@ mod refused;
 mod scrub;
 mod world;
 
-use pumice_offload::{DataNode, NodeError};
+use pumice_offload::{DataNode, Drives, NodeError};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::fs;

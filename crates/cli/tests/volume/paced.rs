@@ -2,7 +2,7 @@
 //! never while users wait for them.
 
 use crate::world::{MIB, Served, VOLUME, World, pattern, pumice};
-use pumice_offload::DataNode;
+use pumice_offload::Drives;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

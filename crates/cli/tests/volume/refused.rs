@@ -6,7 +6,7 @@ use pumice_nvme::host::Options;
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::connect::{DYNAMIC, Data};
-use pumice_offload::{DataNode, DriveId, Grant, MemoryAddress, Transfer};
+use pumice_offload::{DriveId, DriveMemory, Drives, Grant, MemoryAddress, Presence, Transfer};
 use pumice_remote::{Dial, RemoteNode};
 use std::collections::BTreeMap;
 use std::fs;

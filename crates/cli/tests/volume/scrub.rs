@@ -1,7 +1,7 @@
 //! `pumice scrub` of a volume in service: under a load that verifies what it reads.
 
 use crate::world::{DRIVE, MIB, Served, VOLUME, World, clean, empty, pumice};
-use pumice_offload::DataNode;
+use pumice_offload::{DataNode, Drives};
 use serde_json::Value;
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader};

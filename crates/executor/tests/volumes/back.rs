@@ -78,7 +78,7 @@ impl Nodes {
             };
             let node: Arc<dyn DataNode> = Arc::new(RemoteNode::connect(dial).unwrap());
             // Commands of the connection before may be under way yet.
-            wait_for("the hold", || node.hold().is_ok());
+            wait_for("the hold", || node.presence().unwrap().hold().is_ok());
             [1, 2]
                 .map(|id| MemberDrive::new(format!("node{i}/{id}"), Arc::clone(&node), DriveId(id)).unwrap())
         });

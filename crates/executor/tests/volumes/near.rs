@@ -11,7 +11,7 @@ use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
 use pumice_node::serve::{Backend, Drive, HostFaces, Peer, Server, Service};
 use pumice_nvme::controller::Limits;
-use pumice_offload::{DataNode, DriveId, PaceRequest};
+use pumice_offload::{DataNode, DriveId, PaceRequest, Presence};
 use pumice_parity::gf;
 use pumice_raid::layout::{Layout, Level};
 use pumice_remote::{Dial, RemoteNode};
@@ -281,7 +281,7 @@ fn a_member_is_rebuilt_by_the_nodes() {
 
 /// Bytes over the sockets of all connections to the members' nodes.
 fn of_sockets(members: &[MemberDrive]) -> u64 {
-    let node = |member: &MemberDrive| member.node().link_figures().unwrap().bytes;
+    let node = |member: &MemberDrive| member.node().link().unwrap().link_figures().bytes;
     members.iter().take(NODES).map(node).sum()
 }
 

@@ -5,7 +5,7 @@ use crate::error::HostError;
 use crate::probe::DriveReader;
 use crate::stop::Stop;
 use crate::target::Target;
-use pumice_offload::{ErrorKind, NodeError};
+use pumice_offload::{ErrorKind, Link, NodeError};
 use pumice_raid::{Known, probe_for};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -58,7 +58,8 @@ impl Retry {
 pub(super) fn reconnect(target: &Target, stop: &Stop) -> Result<(), HostError> {
     for node in target.nodes() {
         let node = Arc::clone(node);
-        stop.wait_for(move || node.reconnect()).map_err(|_| HostError::Interrupted)??;
+        stop.wait_for(move || node.link().map_or(Ok(false), Link::reconnect))
+            .map_err(|_| HostError::Interrupted)??;
     }
     same_members(target)
 }

@@ -6,7 +6,7 @@ use super::record::{Intent, IntentKind, Record};
 use crate::error::HostError;
 use crate::stripes::read_raw;
 use crate::target::{Member, Target};
-use pumice_offload::ErrorKind;
+use pumice_offload::{ErrorKind, TaggedDrives};
 use pumice_protect::origin::RestoredTag;
 use pumice_units::Role;
 use std::ops::Range;
@@ -53,7 +53,7 @@ pub(super) fn write(target: &Target, intent: &Intent, bytes: Bytes) -> Result<u6
             let data = &bytes.of(record)[part];
             match target.tag_format(record.role)? {
                 Some(_) if record.tags_stay => {
-                    member.node.restore(member.drive, place, data, RestoredTag::Stays)?;
+                    member.node.tagged_drives()?.restore(member.drive, place, data, RestoredTag::Stays)?;
                 }
                 Some(format) if puts_back(intent.kind, bytes) => {
                     put_back(target, record.role, place, data, format.block_bytes as usize)?;
@@ -97,7 +97,7 @@ fn put_back(target: &Target, role: Role, place: u64, data: &[u8], block: usize) 
         }
         let end = end.min(data.len());
         let tag = if stays { RestoredTag::Stays } else { RestoredTag::Adopted };
-        member.node.restore(member.drive, place + start as u64, &data[start..end], tag)?;
+        member.node.tagged_drives()?.restore(member.drive, place + start as u64, &data[start..end], tag)?;
         start = end;
     }
     Ok(())
@@ -105,7 +105,7 @@ fn put_back(target: &Target, role: Role, place: u64, data: &[u8], block: usize) 
 
 /// Returns whether the node of a member can put bytes back beside tags.
 pub(super) fn can_restore(target: &Target, role: Role) -> bool {
-    target.member(role).is_some_and(|member| member.node.restores())
+    target.member(role).is_some_and(|member| member.node.tagged().is_some_and(TaggedDrives::restores))
 }
 
 /// The first member of an intent that has tags, and whose node cannot put one side of it back.

@@ -301,7 +301,7 @@ impl<'t> Pass<'t> {
             range: saved.key.range,
             equations: Equations::of(self.target, &course.schedule.batches),
             not_named,
-            links: self.target.nodes().filter_map(|node| node.link_figures()).collect(),
+            links: self.target.nodes().filter_map(|node| Some(node.link()?.link_figures())).collect(),
             reconnections: course.reconnections,
             batches: saved.batches_done,
             seconds: self.seconds_before + self.began.elapsed().as_secs_f64(),

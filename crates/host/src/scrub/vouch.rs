@@ -41,7 +41,7 @@ pub(super) fn vouch(
                     let block = u64::from(format.block_bytes);
                     let (first, end) = (first.next_multiple_of(block), end - end % block);
                     if first < end {
-                        count += share.node.vouch(*drive, first, end - first)?;
+                        count += share.node.tagged_drives()?.vouch(*drive, first, end - first)?;
                     }
                 }
             }

@@ -5,7 +5,7 @@ use super::settling::{ArrayNow, HeldBy, HostsSeen, Records};
 use crate::error::HostError;
 use crate::probe::DriveReader;
 use crate::target::{JournalDrive, Member, Target};
-use pumice_offload::{DriveDescription, DriveId, NodeError, SuperblockSeen};
+use pumice_offload::{DriveDescription, DriveId, NodeError, Presence, SuperblockSeen};
 use pumice_raid::assembly::{AgainError, WriteRecords};
 use pumice_raid::plan::{SkipReason, Treatment};
 use pumice_raid::{Array, MemberRecord, ReadAt};
@@ -20,8 +20,9 @@ pub(crate) fn hosts_now(target: &Target, zero: Instant) -> Result<HostsSeen, Hos
     let mut nodes = Vec::new();
     let mut saw_clean = true;
     for node in target.nodes() {
-        let hosts = node.hosts()?;
-        let seen = node.superblocks()?;
+        let presence = node.presence();
+        let hosts = presence.map(Presence::hosts).transpose()?;
+        let seen = presence.map_or(Ok(None), Presence::superblocks)?;
         let drives = node.describe()?.drives;
         for (_, member) in target.members().filter(|(_, m)| Arc::ptr_eq(&m.node, node)) {
             let size = size_of(&member.node_name, &drives, member.drive)?;

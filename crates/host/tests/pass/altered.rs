@@ -6,11 +6,12 @@ use pumice_buffer::AlignedBuffer;
 use pumice_host::target::{Member, Target};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{
-    Activity, AssociatedHost, DataNode, DriveId, Ended, ErrorKind, Hosts, MemoryAddress, NodeDescription,
-    NodeError, OperationQueue, PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure,
-    SuperblockSeen, TagFormat, Transfer, TransferResult, Writes,
+    Activity, AssociatedHost, DataNode, DriveId, DriveMemory, Drives, Ended, ErrorKind, Hosts, Link,
+    LinkFigures, MemoryAddress, NodeDescription, NodeError, OperationQueue, PaceFigures, PaceRequest, Paced,
+    ParityCommand, ParityEngine, ParityResult, Piece, PieceFailure, Presence, SuperblockSeen, TagFormat,
+    TaggedDrives, Transfer, TransferResult, Writes,
 };
-use pumice_protect::origin::Judged;
+use pumice_protect::origin::{Judged, RestoredTag};
 use pumice_raid::Array;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,14 +63,36 @@ impl World {
     }
 }
 
+/// Passes methods on to the local node.
+macro_rules! passed_on {
+    ($(fn $name:ident($($arg:ident: $of:ty),*) -> $out:ty;)*) => {
+        $(fn $name(&self, $($arg: $of),*) -> $out {
+            self.local.$name($($arg),*)
+        })*
+    };
+}
+
 impl DataNode for Altered {
-    fn hosts(&self) -> Result<Option<Hosts>, NodeError> {
-        let hosts = self.served.as_ref().map(|served| served.hosts.clone());
-        Ok(hosts.map(|hosts| Hosts { epoch: 7, changes: 4, hosts }))
+    fn tagged(&self) -> Option<&dyn TaggedDrives> {
+        self.local.tagged().map(|_| self as &dyn TaggedDrives)
+    }
+    fn presence(&self) -> Option<&dyn Presence> {
+        self.served.as_ref().map(|served| served as &dyn Presence)
+    }
+    fn link(&self) -> Option<&dyn Link> {
+        Some(self)
+    }
+    passed_on! {
+        fn describe() -> Result<NodeDescription, NodeError>;
+    }
+}
+
+impl Presence for Served {
+    fn hosts(&self) -> Result<Hosts, NodeError> {
+        Ok(Hosts { epoch: 7, changes: 4, hosts: self.hosts.clone() })
     }
     fn superblocks(&self) -> Result<Option<Vec<SuperblockSeen>>, NodeError> {
-        let Some(served) = &self.served else { return Ok(None) };
-        let offset = match served.saw_clean {
+        let offset = match self.saw_clean {
             None => return Ok(Some(Vec::new())),
             Some(Seen::At(offset)) => Some(offset),
             Some(Seen::Somewhere) => None,
@@ -80,6 +103,27 @@ impl DataNode for Altered {
         };
         Ok(Some((1..7).map(seen).collect()))
     }
+    fn hold(&self) -> Result<(), NodeError> {
+        Ok(())
+    }
+    fn observe(&self) -> Result<(), NodeError> {
+        Ok(())
+    }
+}
+
+impl Link for Altered {
+    fn reconnect(&self) -> Result<bool, NodeError> {
+        Ok(true)
+    }
+    fn retake(&self) -> Result<bool, NodeError> {
+        Ok(false)
+    }
+    fn link_figures(&self) -> LinkFigures {
+        LinkFigures { bytes: 0, pdus: 0, digests: false, loopback: true }
+    }
+}
+
+impl ParityEngine for Altered {
     fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError> {
         let mut result = self.local.parity(command)?;
         if self.served.is_some() {
@@ -88,61 +132,52 @@ impl DataNode for Altered {
         }
         Ok(result)
     }
+    passed_on! {
+        fn reads_unpaced() -> bool;
+        fn give_up() -> ();
+    }
+}
+
+impl TaggedDrives for Altered {
     fn vouch(&self, drive: DriveId, offset: u64, len: u64) -> Result<u64, NodeError> {
         match self.drops.swap(false, Ordering::Relaxed) {
             true => Err(NodeError::new(ErrorKind::Unreachable, "the connection is lost")),
             false => self.local.vouch(drive, offset, len),
         }
     }
-    fn reconnect(&self) -> Result<bool, NodeError> {
-        Ok(true)
+    /// It is of an earlier version.
+    fn restores(&self) -> bool {
+        false
     }
+    passed_on! {
+        fn tag_format(drive: DriveId) -> Result<Option<TagFormat>, NodeError>;
+        fn read_tagged(drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, NodeError>;
+        fn restore(drive: DriveId, offset: u64, data: &[u8], tag: RestoredTag) -> Result<(), NodeError>;
+    }
+}
 
-    // All else is passed on.
-    fn describe(&self) -> Result<NodeDescription, NodeError> {
-        self.local.describe()
+impl Drives for Altered {
+    passed_on! {
+        fn read(drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<(), NodeError>;
+        fn gather(pieces: &[Piece], buffer: AlignedBuffer) -> Result<(AlignedBuffer, Vec<PieceFailure>), NodeError>;
+        fn write(drive: DriveId, offset: u64, data: &[u8]) -> Result<(), NodeError>;
+        fn zero(drive: DriveId, offset: u64, len: u64) -> Result<(), NodeError>;
+        fn flush(drive: DriveId) -> Result<(), NodeError>;
+        fn operations(depth: usize, ended: Ended) -> Result<Box<dyn OperationQueue>, NodeError>;
     }
-    fn read(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<(), NodeError> {
-        self.local.read(drive, offset, buf)
+}
+
+impl Paced for Altered {
+    passed_on! {
+        fn pace(request: &PaceRequest) -> Result<(), NodeError>;
+        fn pace_figures() -> Result<Vec<PaceFigures>, NodeError>;
     }
-    fn tag_format(&self, drive: DriveId) -> Result<Option<TagFormat>, NodeError> {
-        self.local.tag_format(drive)
-    }
-    fn read_tagged(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, NodeError> {
-        self.local.read_tagged(drive, offset, buf)
-    }
-    fn gather(
-        &self,
-        pieces: &[Piece],
-        buffer: AlignedBuffer,
-    ) -> Result<(AlignedBuffer, Vec<PieceFailure>), NodeError> {
-        self.local.gather(pieces, buffer)
-    }
-    fn write(&self, drive: DriveId, offset: u64, data: &[u8]) -> Result<(), NodeError> {
-        self.local.write(drive, offset, data)
-    }
-    fn zero(&self, drive: DriveId, offset: u64, len: u64) -> Result<(), NodeError> {
-        self.local.zero(drive, offset, len)
-    }
-    fn flush(&self, drive: DriveId) -> Result<(), NodeError> {
-        self.local.flush(drive)
-    }
-    fn operations(&self, depth: usize, ended: Ended) -> Result<Box<dyn OperationQueue>, NodeError> {
-        self.local.operations(depth, ended)
-    }
-    fn pace(&self, request: &PaceRequest) -> Result<(), NodeError> {
-        self.local.pace(request)
-    }
-    fn pace_figures(&self) -> Result<Vec<PaceFigures>, NodeError> {
-        self.local.pace_figures()
-    }
-    fn transfer(&self, transfer: &Transfer) -> Result<TransferResult, NodeError> {
-        self.local.transfer(transfer)
-    }
-    fn memory_write(&self, address: MemoryAddress, data: &[u8]) -> Result<(), NodeError> {
-        self.local.memory_write(address, data)
-    }
-    fn memory_read(&self, address: MemoryAddress, buf: &mut [u8]) -> Result<(), NodeError> {
-        self.local.memory_read(address, buf)
+}
+
+impl DriveMemory for Altered {
+    passed_on! {
+        fn transfer(transfer: &Transfer) -> Result<TransferResult, NodeError>;
+        fn memory_write(address: MemoryAddress, data: &[u8]) -> Result<(), NodeError>;
+        fn memory_read(address: MemoryAddress, buf: &mut [u8]) -> Result<(), NodeError>;
     }
 }

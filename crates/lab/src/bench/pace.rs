@@ -18,7 +18,8 @@ use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::identify::Namespace;
 use pumice_nvme::spec::opcode::io;
 use pumice_offload::{
-    DataNode, Mode, NodeError, PaceFigures, PacePolicy, PaceRequest, ParityCommand, Rule, Source, Window,
+    Mode, NodeError, PaceFigures, PacePolicy, PaceRequest, Paced, ParityCommand, ParityEngine, Rule, Source,
+    Window,
 };
 use pumice_parity::seed::Seed;
 use pumice_remote::RemoteNode;

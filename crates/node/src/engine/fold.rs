@@ -8,7 +8,7 @@ use pumice_parity::class_plan::ClassPlan;
 use pumice_parity::kernels::Kernels;
 use pumice_parity::weights::Weights;
 
-/// What a command needs to fold, shared by its workers.
+/// State of a command's folding, shared by its workers.
 pub(crate) struct Fold<'c> {
     command: &'c ParityCommand,
     kernels: Kernels,
@@ -19,7 +19,7 @@ pub(crate) struct Fold<'c> {
     weights: Vec<Weights>,
 }
 
-/// What one worker has folded so far.
+/// Sums that one worker has folded so far.
 pub(crate) struct Partial {
     nonzero: StripeBitmap,
     range: Option<(u32, u32)>,
@@ -118,7 +118,7 @@ impl<'c> Fold<'c> {
         checks.then(|| self.classes[self.command.rule.class(stripe)].sum()).flatten()
     }
 
-    /// Whether a section of a command that checks has nothing to be found.
+    /// Returns whether a section of a command that checks has nothing to be found.
     pub(crate) fn is_clean(&self, section: &Section<'_>) -> bool {
         self.classes[self.command.rule.class(section.stripe)].check(&self.kernels, section.slices).0 == 0
     }

@@ -58,7 +58,7 @@ pub(crate) struct MediaJob<'c> {
     permit: &'c dyn Permit,
 }
 
-/// What one worker brings back.
+/// Results of one worker.
 pub(crate) struct Share {
     partial: Partial,
     /// The first ones that were met, by stripe: about [`MAX_UNREADABLE`] of them.
@@ -67,7 +67,7 @@ pub(crate) struct Share {
     bad: Vec<Range<u64>>,
     /// Bytes that media gave.
     pub(super) read: u64,
-    /// What tags say of them.
+    /// Result of the check of their tags.
     pub(super) tags: TagSums,
 }
 
@@ -131,7 +131,7 @@ impl<'c> MediaJob<'c> {
         SUMS / self.fold.sum_bytes().max(1)
     }
 
-    /// Whether every unit was taken.
+    /// Returns whether every unit was taken.
     pub(crate) fn is_done(&self) -> bool {
         self.next.load(Ordering::Relaxed) >= self.shape.units() && self.left().is_empty()
     }

@@ -24,13 +24,13 @@ const THREADS: usize = 32;
 struct Part {
     source: usize,
     buffer: AlignedBuffer,
-    /// Why it could not be read whole.
+    /// The error if it could not be read whole.
     failure: Option<IoError>,
-    /// What tags say of its pieces, with their places.
+    /// Results of the check of its pieces' tags, with their places.
     judged: Vec<(usize, Judgement)>,
 }
 
-/// What goes between the threads.
+/// Channels between the threads.
 struct Lines {
     full: Sender<Part>,
     empty: Vec<Receiver<AlignedBuffer>>,

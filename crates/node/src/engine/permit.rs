@@ -3,12 +3,12 @@
 
 use pumice_offload::{ErrorKind, NodeError};
 
-/// What the engine asks whoever gave it a command.
+/// Questions of the engine to the caller of a command.
 pub(crate) trait Permit: Sync {
-    /// Whether somebody still waits for the result.
+    /// Returns whether somebody still waits for the result.
     fn is_wanted(&self) -> bool;
 
-    /// Whether the command is to let others have their turn now.
+    /// Returns whether the command is to let others have their turn now.
     fn must_yield(&self) -> bool {
         false
     }
@@ -21,7 +21,8 @@ pub(crate) trait Permit: Sync {
     /// that do.
     fn enter_paced(&self) {}
 
-    /// Whose pace the command keeps: 0 is this process, a host is its controller's number.
+    /// The asker whose pace the command keeps: 0 is this process, a host is its controller's
+    /// number.
     fn asker(&self) -> u16 {
         0
     }
@@ -35,7 +36,7 @@ pub(crate) trait Permit: Sync {
     }
 }
 
-/// Whether it is wanted is all there is to know: nobody else waits for a turn.
+/// A permit that only says whether the command is wanted: nobody else waits for a turn.
 impl<F: Fn() -> bool + Sync> Permit for F {
     fn is_wanted(&self) -> bool {
         self()

@@ -140,7 +140,7 @@ impl Shape {
         Unit { range }
     }
 
-    /// Where a unit lies on a source whose stripe 0 is at byte `base` of its medium.
+    /// Offset of a unit on a source whose stripe 0 is at byte `base` of its medium.
     pub(crate) fn medium_offset(&self, unit: &Unit, base: u64) -> u64 {
         let window = u64::from(self.window.len);
         let stripe = self.first_stripe + unit.range.start / window;

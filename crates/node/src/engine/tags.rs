@@ -4,7 +4,7 @@ use super::shape::{Shape, Unit};
 use pumice_blockdev::Judgement;
 use pumice_offload::{MAX_TAG_PLACES, TagFault, TagPlace, TagReport};
 
-/// What one worker has heard of tags so far.
+/// Results of the checks of tags that one worker has so far.
 #[derive(Debug, Default)]
 pub(crate) struct TagSums {
     /// Some drive has tags.

@@ -27,7 +27,7 @@ impl ErrorTime {
         Self { limit, spent_ns: AtomicU64::new(0) }
     }
 
-    /// Whether the medium should not be asked again for bytes of a read that failed.
+    /// Returns whether the medium should not be asked again for bytes of a read that failed.
     fn is_spent(&self) -> bool {
         // Relaxed: a sum of times, which orders nothing else.
         u128::from(self.spent_ns.load(Ordering::Relaxed)) >= self.limit.as_nanos()
@@ -55,7 +55,7 @@ pub(crate) struct Probe<'d> {
     permit: &'d dyn Permit,
     holes: Vec<Hole>,
     bytes: u64,
-    /// What tags say of the pieces that were read, with their places in the buffer.
+    /// Results of the check of tags of the pieces that were read, with their places in the buffer.
     judged: Vec<(usize, Judgement)>,
 }
 
@@ -104,7 +104,7 @@ impl<'d> Probe<'d> {
         }
     }
 
-    /// What tags say of the pieces that were read, with their places in the buffer.
+    /// Results of the check of tags of the pieces that were read, with their places in the buffer.
     pub(crate) fn judged(&self) -> &[(usize, Judgement)] {
         &self.judged
     }

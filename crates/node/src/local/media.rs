@@ -3,7 +3,7 @@
 use super::LocalNode;
 use crate::engine::{Fold, MediaJob, MediaSource, Permit};
 use crate::memory::MemoryAccess;
-use pumice_offload::{DataNode, DriveRange, NodeError, ParityCommand, ParityResult, Source};
+use pumice_offload::{DriveRange, Drives, NodeError, ParityCommand, ParityResult, Source};
 use std::ops::Range;
 
 impl LocalNode {

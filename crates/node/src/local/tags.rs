@@ -1,9 +1,10 @@
 //! Blocks of a drive, with the result of checking their tags.
 
+use super::LocalNode;
 use crate::engine::Permit;
 use crate::operations::io_error;
 use pumice_blockdev::{BlockDevice, Judgement, TagFault, Tagged};
-use pumice_offload::{MAX_TAGGED_BLOCKS, NodeError, TagFormat};
+use pumice_offload::{DriveId, MAX_TAGGED_BLOCKS, NodeError, TagFormat, TaggedDrives};
 use pumice_protect::origin::{Judged, RestoredTag};
 
 /// Bytes that one call reads, at most.
@@ -13,7 +14,7 @@ const MAX_BYTES: u64 = 1 << 20;
 /// whatever their size.
 const VOUCHED_AT_ONCE: u64 = 64 << 20;
 
-/// Which tags a drive has.
+/// The format of a drive's tags.
 pub(super) fn format_of(device: &dyn BlockDevice) -> Option<TagFormat> {
     let format = device.tagged()?.format();
     Some(TagFormat { guard: format.metadata.guard(), block_bytes: format.block_bytes })
@@ -69,10 +70,32 @@ pub(super) fn vouch(
     Ok(count)
 }
 
-/// Whether a plain read that tags judge so is refused.
+/// Returns whether a plain read that tags judge so is refused.
 pub(super) fn refuses(device: &dyn BlockDevice, judgement: &Judgement) -> bool {
     let differs = judgement.faulty.iter().any(|faulty| matches!(faulty.fault, TagFault::Differs(_)));
     differs && device.tagged().is_some_and(|tagged| !tagged.counts().stale)
+}
+
+impl TaggedDrives for LocalNode {
+    fn tag_format(&self, drive: DriveId) -> Result<Option<TagFormat>, NodeError> {
+        Ok(format_of(&*self.drives[self.index(drive)?]))
+    }
+
+    fn read_tagged(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, NodeError> {
+        read(self.checked(drive, offset, buf.len() as u64)?, offset, buf)
+    }
+
+    fn restores(&self) -> bool {
+        true
+    }
+
+    fn restore(&self, drive: DriveId, offset: u64, data: &[u8], tag: RestoredTag) -> Result<(), NodeError> {
+        restore(self.writable(drive, offset, data.len() as u64)?, offset, data, tag)
+    }
+
+    fn vouch(&self, drive: DriveId, offset: u64, len: u64) -> Result<u64, NodeError> {
+        self.vouch_while(drive, offset, len, &|| true)
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const MAX_PARTS: u64 = 4096;
 const PART: u64 = 1 << 20;
 
-/// When the parts of a drive were checked last: seconds since the node's start, and one; 0 for
+/// Times of the last check of the parts of a drive: seconds since the node's start, and one; 0 for
 /// never.
 #[derive(Debug)]
 pub(super) struct Checks {

@@ -106,7 +106,7 @@ mod tests {
         }
     }
 
-    /// What the node's configuration asks for, and what a host asks for itself, has no floor.
+    /// A pace of the node's configuration, or of the host itself, has no floor.
     #[test]
     fn a_pace_of_the_nodes_own_or_of_the_host_itself_holds_in_full() {
         let pacing = Pacing::new([(1 << 30, BTreeSet::new())]);

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-/// Which drives share disks, directly or through others: for each drive the number of its group,
-/// and the disks of each group.
+/// Groups of drives that share disks, directly or through others: for each drive the number of its
+/// group, and the disks of each group.
 pub(super) fn groups(disks: &[BTreeSet<String>]) -> (Vec<usize>, Vec<BTreeSet<String>>) {
     let mut of: Vec<usize> = (0..disks.len()).collect();
     for (i, mine) in disks.iter().enumerate() {

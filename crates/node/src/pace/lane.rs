@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// The one kind of background work that there is.
 const SCRUB: u8 = 0;
-/// What cores leave for a pacer whose lock is held, at most: then they wait for it.
+/// Reports that cores leave for a pacer whose lock is held, at most: then they wait for it.
 const MOST_LEFT: usize = 4096;
 
 /// A foreground request: when it was seen, 0 where nobody wanted to know, and for how many
@@ -23,11 +23,12 @@ pub(super) struct State {
     /// The pacer while there is no pace, for what it has learned, and under which policy.
     pub(super) parked: Option<Pacer>,
     pub(super) readers: u32,
-    /// What was told meanwhile and is being taken in: empty between two calls, kept for its memory.
+    /// Reports that came meanwhile and are being taken in: empty between two calls, kept for its
+    /// memory.
     taken: Vec<Told>,
 }
 
-/// What those who serve tell a pacer.
+/// A report of a core to a pacer.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Told {
     Arrived { now: u64 },
@@ -70,12 +71,12 @@ pub(super) struct Lane {
     /// would be woken in vain.
     taken: AtomicBool,
     pub(super) free: Condvar,
-    /// How many drives it is for, and on how many disks, as far as is known.
+    /// Number of drives that it is for, and of their disks as far as is known.
     pub(super) drives: usize,
     pub(super) disks: usize,
     /// Background reads that wait for something to change, or are about to.
     pub(super) waiting: AtomicUsize,
-    /// What was left, in order, and whether there is something.
+    /// Reports that were left, in order, and whether there are some.
     pub(super) left: Mutex<Vec<Told>>,
     pub(super) any_left: AtomicBool,
     /// A request is done since those who wait were woken.
@@ -101,7 +102,7 @@ impl Drop for Turn<'_> {
 }
 
 impl Lane {
-    /// Whether somebody has the turn to ask.
+    /// Returns whether somebody has the turn to ask.
     pub(super) fn is_taken(&self) -> bool {
         self.taken.load(Ordering::Relaxed)
     }

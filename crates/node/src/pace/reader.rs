@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a background read sleeps at most before it looks whether it is still wanted.
+/// Time that a background read sleeps at most before it looks whether it is still wanted.
 const NAP: Duration = Duration::from_millis(100);
 
 /// Something reads a drive in the background.

@@ -6,7 +6,7 @@ use super::shared::Shared;
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
 use pumice_blockdev::ask_silent_peer;
-use pumice_initiator::prepare;
+use pumice_transport::{Socket, prepare};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 
@@ -39,7 +39,7 @@ impl Acceptor {
         Ok(Self { listeners, cores, came: 0, waiting: false })
     }
 
-    /// Whether connections may wait.
+    /// Returns whether connections may wait.
     pub(super) fn is_wanted(&self) -> bool {
         self.waiting
     }
@@ -85,10 +85,15 @@ impl Acceptor {
                         return;
                     }
                     shared.metrics().accepted.add(1);
-                    // A peer that is gone already shows when it is read.
-                    let _ = prepare(&stream, peer).and_then(|()| ask_silent_peer(&stream));
-                    cores[arrival.core].give(arrival.number, stream);
                     *came += 1;
+                    let socket = Socket::from(stream);
+                    // A peer that is gone already shows when it is read.
+                    let _ = prepare(&socket, peer).and_then(|()| ask_silent_peer(&socket));
+                    match shared.transport().accepted(socket) {
+                        Ok(stream) => cores[arrival.core].give(arrival.number, stream),
+                        // Dropped: the peer sees the connection closed.
+                        Err(_) => shared.newcomers().leave(arrival.number),
+                    }
                 },
             );
         }

@@ -1,4 +1,4 @@
-//! Where the blocks of a drive are, as it is said on the command line and in configurations.
+//! Places of the blocks of drives, as the command line and configurations name them.
 
 use super::tagging::{TagFields, Tagging, TaggingError};
 use pumice_blockdev::{IoError, MarksError, NoMemory};
@@ -7,7 +7,7 @@ use pumice_units::{format_binary, parse_size};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// What holds a drive's blocks.
+/// The place of a drive's blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backend {
     /// Memory of so many bytes; lost when the node ends.
@@ -21,15 +21,15 @@ pub enum Backend {
     Flash(FlashSpec),
 }
 
-/// Why a drive cannot be served.
+/// Errors of a drive that cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
     /// `mem:` and no size, or one that this machine cannot hold.
     #[error("'{text}': {why}")]
     Size {
-        /// What was given.
+        /// The text that was given.
         text: String,
-        /// What is wrong with it.
+        /// The fault in it.
         why: String,
     },
     /// The device cannot be opened.
@@ -52,7 +52,7 @@ pub enum BackendError {
          tags=PATH"
     )]
     Option(String),
-    /// What hosts made unreadable on it is not known.
+    /// The record of blocks that hosts made unreadable on it cannot be read.
     #[error(transparent)]
     Marks(#[from] MarksError),
     /// The device's size is no multiple of the block size, or none at all.
@@ -134,9 +134,9 @@ pub(super) fn no_memory(error: NoMemory) -> String {
 /// A comma belongs to the backend's path unless one of these words and `=` follow it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriveSource {
-    /// What holds the blocks.
+    /// The place of the blocks.
     pub backend: Backend,
-    /// What is kept beside them, if anything.
+    /// The tags that are kept beside them, if any.
     pub tagging: Option<Tagging>,
 }
 

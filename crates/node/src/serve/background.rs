@@ -9,9 +9,9 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use tracing::error;
 
-/// How often a drive without work is looked at.
+/// Interval at which a drive without work is looked at.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long hosts must have left a drive alone, if nobody asked for a pace.
+/// Time that hosts must have left a drive alone, if nobody asked for a pace.
 const QUIET: Duration = Duration::from_millis(20);
 
 /// Starts a thread for each drive that has work of its own. They end when the server stops; to

@@ -1,5 +1,6 @@
 //! Requests for blocks on a core: drives in memory at once, everything else through workers.
 
+use super::access::{Granted, Right, Rights, allowed, asked};
 use super::budget::{Account, Held};
 use super::clearing::Clearing;
 use super::direct::Direct;
@@ -20,6 +21,8 @@ use crate::watch::Writing;
 use pumice_blockdev::BlockDevice;
 use pumice_buffer::SharedBuffer;
 use pumice_nvme::controller::{Lent, Media, Op, Request, Submitted, Upcoming};
+use pumice_nvme::spec::command::{On, Sender as SentBy};
+use pumice_nvme::spec::connect::Data;
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_offload::wire;
 use std::collections::HashMap;
@@ -34,7 +37,7 @@ pub(super) const CONNECTION_FLIGHT: u64 = 16 << 20;
 pub(super) const IN_FLIGHT_LIMIT: usize = 256;
 /// Bytes of the largest command.
 const MOST: u64 = 1 << 20;
-/// What buffers are made of; each command takes one more for itself.
+/// Unit of buffers, in bytes; each command takes one more for itself.
 const PAGE: u64 = 4096;
 /// Bytes for which a host must have room before a command of it is taken.
 pub(super) const ROOM: u64 = MOST + PAGE;
@@ -43,19 +46,19 @@ pub(super) const ROOM: u64 = MOST + PAGE;
 pub(super) struct Blocks<'a> {
     pub(super) shared: &'a Arc<Shared>,
     pub(super) workers: &'a Pool,
-    /// Where long commands are carried out.
+    /// The threads of long commands.
     pub(super) lanes: &'a Lanes,
-    /// Where the kernel carries what it can.
+    /// The queue of commands that the kernel carries.
     pub(super) direct: Option<&'a mut Direct>,
-    /// Where parity commands and transfers are carried out.
+    /// The threads of parity commands and transfers.
     pub(super) engine: &'a Pool,
-    /// Where the short ones are.
+    /// The threads of the short ones.
     pub(super) control: &'a Pool,
-    /// Whose connection it is.
+    /// The host of the connection.
     pub(super) host: HostKey,
-    /// Whether reads of its host skip the check of tags.
-    pub(super) unchecked: bool,
-    /// What its host holds, once it is known.
+    /// The row of its host in the table of who may do what.
+    pub(super) granted: Granted,
+    /// The account of its host, once it is known.
     pub(super) account: Option<&'a Account>,
     /// Bytes that commands of the connection under way take, and that wait to be sent on it.
     pub(super) flying: &'a mut u64,
@@ -73,16 +76,16 @@ pub(super) struct Blocks<'a> {
     pub(super) expected: &'a mut HashMap<u16, Writing>,
     /// Data that drives have lent since they were last taken from here.
     pub(super) loans: Vec<Loan>,
-    /// What this core counts.
+    /// The counters of this core.
     pub(super) counts: &'a CoreCounts,
-    /// When the turn began, on the server's clock.
+    /// Time at which the turn began, on the server's clock.
     pub(super) now: u64,
-    /// How long the commands had waited in the socket, where the drives' pacers want to know.
+    /// Time that the commands had waited in the socket, if the drives' pacers want to know.
     pub(super) waited: Duration,
 }
 
-/// Whether there is room for one more command of a connection that has so many with the media, and
-/// so many bytes under way and unsent, on the account of its host.
+/// Returns whether there is room for one more command of a connection that has so many with the
+/// media, and so many bytes under way and unsent, on the account of its host.
 pub(super) fn has_room(in_flight: usize, held: u64, account: Option<&Account>) -> bool {
     in_flight < IN_FLIGHT_LIMIT
         && held < CONNECTION_FLIGHT
@@ -173,7 +176,7 @@ impl Blocks<'_> {
         }
     }
 
-    /// What an update or a store is about to change.
+    /// Begins the write that an update or a store is about to do.
     fn changed(&self, cntlid: u16, sqe: &Sqe) -> Vec<Writing> {
         let Some((drive, bytes)) = updates::changed(sqe) else { return Vec::new() };
         let Some(index) = (drive as usize).checked_sub(1) else { return Vec::new() };
@@ -228,12 +231,22 @@ impl Blocks<'_> {
 }
 
 impl Media for Blocks<'_> {
+    fn admit(&self, host: &Data) -> Result<(), Status> {
+        allowed(self.shared.access().of(&host.hostnqn), On::Unbound, Rights::of(&[Right::Connect]))
+    }
+
+    fn allow(&self, sender: SentBy, on: On, command: &Sqe) -> Result<(), Status> {
+        allowed(&self.granted, on, asked(sender, on, command))
+    }
+
     fn read_now(&mut self, nsid: u32, offset: u64, into: &mut [u8]) -> Status {
         let Some(device) = self.device(nsid) else { return Status::INTERNAL };
         let len = into.len() as u64;
-        self.foreground(nsid, Op::Read, len, || match read(&**device, self.unchecked, offset, into) {
-            Ok(()) => Status::SUCCESS,
-            Err(error) => read_fault(&error),
+        self.foreground(nsid, Op::Read, len, || {
+            match read(&**device, self.granted.faces().is_unchecked(), offset, into) {
+                Ok(()) => Status::SUCCESS,
+                Err(error) => read_fault(&error),
+            }
         })
     }
 
@@ -242,7 +255,7 @@ impl Media for Blocks<'_> {
         let Some(index) = index else { return Lent::Nothing };
         let device = &self.shared.devices()[index];
         let status = self.foreground(nsid, Op::Read, len, || {
-            if self.unchecked {
+            if self.granted.faces().is_unchecked() {
                 return if device.has_marks(offset, len) { Status::READ_ERROR } else { Status::SUCCESS };
             }
             device.check_resident(offset, len).map_or_else(|error| read_fault(&error), |()| Status::SUCCESS)
@@ -367,7 +380,7 @@ impl Media for Blocks<'_> {
             gone: Arc::clone(self.gone),
             op: request.op,
             visible,
-            unchecked: self.unchecked,
+            unchecked: self.granted.faces().is_unchecked(),
             offset: request.offset,
             len: request.len,
             fua: request.fua,

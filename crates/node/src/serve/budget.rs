@@ -3,6 +3,7 @@
 //! Every host has a reserve that no other host can use, and all share a further amount. So no host
 //! can block another, and the sum has a bound.
 
+use super::access::{Share, Shares};
 use super::fair::HostKey;
 use pumice_nvme::controller::Windows;
 use std::collections::HashMap;
@@ -11,45 +12,22 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 const MIB: u64 = 1 << 20;
 
-/// How much there may be.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
-    /// Bytes that each host has for itself.
-    own: u64,
-    /// Bytes of one host, at most.
-    host: u64,
-    /// Bytes that all hosts share beyond what they have for themselves.
-    shared: u64,
-}
+/// Bytes that all hosts share of what is in flight, beyond what each has for itself.
+pub(super) const FLIGHT: u64 = 512 * MIB;
+/// The same of data that hosts were asked for.
+pub(super) const WINDOWS: u64 = 256 * MIB;
 
-/// Commands under way with their data, answers that were not sent, receive buffers beyond the
-/// smallest.
-pub(super) const FLIGHT: Bounds = Bounds { own: 4 * MIB, host: 128 * MIB, shared: 512 * MIB };
-/// Data that hosts were asked for, and memory that is kept for the next.
-pub(super) const WINDOWS: Bounds = Bounds { own: 2 * MIB, host: 64 * MIB, shared: 256 * MIB };
-
-impl Bounds {
-    /// Bytes of one host, at most.
-    pub(super) fn of_host(&self) -> u64 {
-        self.host
-    }
-
-    /// Bytes that all hosts share.
-    pub(super) fn of_all(&self) -> u64 {
-        self.shared
-    }
-}
-
-/// What all hosts have taken of what they share.
+/// Bytes that all hosts share, and those of them that are taken.
 #[derive(Debug)]
 struct Pot {
-    bounds: Bounds,
+    shared: u64,
     used: AtomicU64,
 }
 
-/// What a host has taken.
+/// Bytes that a host has taken.
 #[derive(Debug)]
 pub(super) struct Meter {
+    share: Share,
     pot: Arc<Pot>,
     used: AtomicU64,
     /// Bytes that were taken of the pot alone, so that the host's own are left for its commands.
@@ -57,26 +35,26 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// How much of `used` bytes is not the host's own.
+    /// The part of `used` bytes that is not the host's own.
     fn beyond(&self, used: u64) -> u64 {
-        used.saturating_sub(self.pot.bounds.own)
+        used.saturating_sub(self.share.own)
     }
 
-    /// Whether there is room for so many bytes more.
+    /// Returns whether there is room for so many bytes more.
     pub(super) fn has_room(&self, bytes: u64) -> bool {
         // Relaxed, here and below: sums that bound memory, and order nothing.
         let used = self.used.load(Ordering::Relaxed);
         let more = self.beyond(used + bytes) - self.beyond(used);
-        used + self.spare.load(Ordering::Relaxed) + bytes <= self.pot.bounds.host
-            && (more == 0 || self.pot.used.load(Ordering::Relaxed) + more <= self.pot.bounds.shared)
+        used + self.spare.load(Ordering::Relaxed) + bytes <= self.share.most
+            && (more == 0 || self.pot.used.load(Ordering::Relaxed) + more <= self.pot.shared)
     }
 
-    /// Whether there is room for so many bytes more of what all share, the host's own left out: at
-    /// most half of what the host may have, so that its commands always find room.
+    /// Returns whether there is room for so many bytes more of what all share, the host's own left
+    /// out: at most half of what the host may have, so that its commands always find room.
     pub(super) fn has_spare_room(&self, bytes: u64) -> bool {
-        self.all() + bytes <= self.pot.bounds.host
-            && self.spare.load(Ordering::Relaxed) + bytes <= self.pot.bounds.host / 2
-            && self.pot.used.load(Ordering::Relaxed) + bytes <= self.pot.bounds.shared
+        self.all() + bytes <= self.share.most
+            && self.spare.load(Ordering::Relaxed) + bytes <= self.share.most / 2
+            && self.pot.used.load(Ordering::Relaxed) + bytes <= self.pot.shared
     }
 
     /// Bytes of both kinds.
@@ -155,7 +133,7 @@ impl Drop for Held {
     }
 }
 
-/// What a host holds of everything.
+/// Everything that a host holds.
 #[derive(Debug, Clone)]
 pub(super) struct Account {
     pub(super) flight: Arc<Meter>,
@@ -172,8 +150,9 @@ pub(super) struct Accounts {
 }
 
 impl Accounts {
-    pub(super) fn new(flight: Bounds, windows: Bounds) -> Self {
-        let pot = |bounds| Arc::new(Pot { bounds, used: AtomicU64::new(0) });
+    /// Accounts of hosts that share so many bytes.
+    pub(super) fn new(flight: u64, windows: u64) -> Self {
+        let pot = |shared| Arc::new(Pot { shared, used: AtomicU64::new(0) });
         Self { pots: [pot(flight), pot(windows)], hosts: Mutex::default() }
     }
 
@@ -187,33 +166,35 @@ impl Accounts {
         [0, 1].map(|i| (most(i), self.pots[i].used.load(Ordering::Relaxed)))
     }
 
-    /// What all hosts hold together.
+    /// Bytes that all hosts hold together.
     pub(super) fn all(&self) -> u64 {
         let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         hosts.values().flatten().filter_map(Weak::upgrade).map(|meter| meter.all()).sum()
     }
 
-    /// The account of a host: one for all of its connections.
-    pub(super) fn of(&self, host: HostKey) -> Account {
+    /// The account of a host with these shares: one for all of its connections.
+    pub(super) fn of(&self, host: HostKey, shares: &Shares) -> Account {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         // One of them may have outlived the other, in a command that its host has left behind.
         let [flight, windows] =
             hosts.get(&host).map_or_else(Default::default, |meters| meters.each_ref().map(Weak::upgrade));
-        let meter = |known: Option<Arc<Meter>>, i: usize| {
+        let meter = |known: Option<Arc<Meter>>, i: usize, share: Share| {
             known.unwrap_or_else(|| {
                 let pot = Arc::clone(&self.pots[i]);
-                Arc::new(Meter { pot, used: AtomicU64::new(0), spare: AtomicU64::new(0) })
+                Arc::new(Meter { share, pot, used: AtomicU64::new(0), spare: AtomicU64::new(0) })
             })
         };
-        let account = Account { flight: meter(flight, 0), windows: meter(windows, 1) };
+        let account =
+            Account { flight: meter(flight, 0, shares.flight), windows: meter(windows, 1, shares.windows) };
         hosts.retain(|_, meters| meters.iter().any(|meter| meter.strong_count() > 0));
         hosts.insert(host, [Arc::downgrade(&account.flight), Arc::downgrade(&account.windows)]);
         account
     }
 }
 
-/// When memory that hosts held is given back to the system: the allocator keeps what is freed, in a
-/// part of its own for each of many threads, and one host after another would fill all of them.
+/// The moment to give memory that hosts held back to the system: the allocator keeps what is freed,
+/// in a part of its own for each of many threads, and one host after another would fill all of
+/// them.
 #[derive(Debug, Default)]
 pub(super) struct Ebb {
     /// The most that was held since memory was given back last.
@@ -221,7 +202,7 @@ pub(super) struct Ebb {
 }
 
 impl Ebb {
-    /// Whether so much less is held than before that it is worth while.
+    /// Returns whether so much less is held than before that it is worth while.
     pub(super) fn has_come(&mut self, held: u64) -> bool {
         self.most = self.most.max(held);
         let has = self.most - held >= (64 * MIB).max(self.most / 2);
@@ -250,15 +231,17 @@ mod tests {
     }
     use std::net::Ipv4Addr;
 
-    const SMALL: Bounds = Bounds { own: 10, host: 50, shared: 60 };
+    const SMALL: Share = Share { own: 10, most: 50 };
+    const SHARED: u64 = 60;
 
     fn account(of: &Accounts, n: u8) -> Arc<Meter> {
-        of.of(HostKey::new(Ipv4Addr::LOCALHOST.into(), [n; 16])).flight
+        let shares = Shares { flight: SMALL, windows: SMALL };
+        of.of(HostKey::new(Ipv4Addr::LOCALHOST.into(), [n; 16]), &shares).flight
     }
 
     #[test]
     fn what_others_take_leaves_every_host_its_own() {
-        let accounts = Accounts::new(SMALL, SMALL);
+        let accounts = Accounts::new(SHARED, SHARED);
         let [one, two, three] = [1, 2, 3].map(|n| account(&accounts, n));
         assert!(one.has_room(50) && !one.has_room(51), "not more than a host may have");
         let first = one.hold(50);
@@ -276,7 +259,7 @@ mod tests {
     /// rest: nothing would ever give them back.
     #[test]
     fn what_a_host_can_do_without_takes_nothing_of_its_own() {
-        let accounts = Accounts::new(SMALL, SMALL);
+        let accounts = Accounts::new(SHARED, SHARED);
         let [one, two] = [1, 2].map(|n| account(&accounts, n));
         let mut grown = one.hold_spare();
         grown.resize(20);
@@ -297,7 +280,7 @@ mod tests {
     /// must leave room for them, whatever the number of the host's queues.
     #[test]
     fn what_a_host_can_do_without_is_half_of_what_it_may_have() {
-        let accounts = Accounts::new(SMALL, SMALL);
+        let accounts = Accounts::new(SHARED, SHARED);
         let one = account(&accounts, 1);
         let mut grown = Vec::new();
         while one.has_spare_room(5) {
@@ -311,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_host_has_one_account_and_it_ends_with_its_last_connection() {
-        let accounts = Accounts::new(SMALL, SMALL);
+        let accounts = Accounts::new(SHARED, SHARED);
         let one = account(&accounts, 1);
         let mut held = account(&accounts, 1).hold(20);
         assert!(!one.has_room(31));
@@ -327,7 +310,8 @@ mod tests {
     /// The sums in `docs/design/node.md`: with as many hosts as there can be.
     #[test]
     fn the_bounds_are_the_documented_ones() {
-        let all = |bounds: Bounds| 64 * bounds.own + bounds.shared;
-        assert_eq!((all(FLIGHT), all(WINDOWS)), (768 * MIB, 384 * MIB));
+        let Shares { flight, windows } = Shares::EACH;
+        let all = |share: Share, shared: u64| 64 * share.own + shared;
+        assert_eq!((all(flight, FLIGHT), all(windows, WINDOWS)), (768 * MIB, 384 * MIB));
     }
 }

@@ -1,6 +1,7 @@
 //! The use of every budget and its limit. `docs/reference/visibility.md` lists them; the bounds are
 //! those of `docs/design/node.md`.
 
+use super::access::Shares;
 use super::blocks::{CONNECTION_FLIGHT, IN_FLIGHT_LIMIT};
 use super::budget::{FLIGHT, WINDOWS};
 use super::leases::GRANTS;
@@ -9,7 +10,7 @@ use super::shared::Shared;
 use super::socket::SEND_LIMIT;
 use pumice_nvme::controller::{Access, Places};
 
-/// How much of a bound is used, and the bound.
+/// A bound, and the part of it that is used.
 pub(super) struct Budget {
     pub(super) name: &'static str,
     /// In the unit of the bound.
@@ -50,10 +51,10 @@ pub(super) fn all(shared: &Shared) -> Vec<Budget> {
         budget("associations_of_discovery", discovery, most_others),
         budget("queues_of_association", queues, usize::from(limits.queues)),
         Budget { name: "flight_of_connection", used: most.flight, limit: CONNECTION_FLIGHT },
-        Budget { name: "flight_of_host", used: flight.0, limit: FLIGHT.of_host() },
-        Budget { name: "flight_shared", used: flight.1, limit: FLIGHT.of_all() },
-        Budget { name: "windows_of_host", used: windows.0, limit: WINDOWS.of_host() },
-        Budget { name: "windows_shared", used: windows.1, limit: WINDOWS.of_all() },
+        Budget { name: "flight_of_host", used: flight.0, limit: Shares::EACH.flight.most },
+        Budget { name: "flight_shared", used: flight.1, limit: FLIGHT },
+        Budget { name: "windows_of_host", used: windows.0, limit: Shares::EACH.windows.most },
+        Budget { name: "windows_shared", used: windows.1, limit: WINDOWS },
         Budget { name: "unsent_of_connection", used: most.unsent, limit: SEND_LIMIT as u64 },
         Budget { name: "commands_of_connection", used: most.commands, limit: IN_FLIGHT_LIMIT as u64 },
         budget("results_of_queue", results.of_queue, MAX_RESULTS),

@@ -9,18 +9,18 @@ use pumice_protect::block_format::BlockFormat;
 /// how they will be used, and change nothing.
 const DEALLOCATE: u32 = 1 << 2;
 
-/// What is left to be cleared.
+/// Ranges that are left to be cleared.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Clearing {
     /// First byte and bytes of each range, apart from each other; the last is the next one.
     ranges: Vec<(u64, u64)>,
-    /// Whether the room of the ranges is given back.
+    /// True if the room of the ranges is given back.
     frees_room: bool,
 }
 
 impl Clearing {
-    /// What a command clears; nothing, where it is none of that kind. The protocol has checked the
-    /// ranges against the namespace.
+    /// The ranges that a command clears; none if it is not of that kind. The protocol has checked
+    /// the ranges against the namespace.
     pub(super) fn of(request: &Request<'_>, format: &BlockFormat) -> Self {
         match request.op {
             Op::WriteZeroes => Self {

@@ -1,8 +1,8 @@
 //! `node.toml`.
 
+use super::access::{Faces, HostFaces};
 use super::backend::Backend;
 use super::drive::has_visible_face;
-use super::faces::{Faces, HostFaces};
 use super::listen::{self, listen_address};
 use super::tagging::{TagFields, Tagging, TaggingError};
 use pumice_initiator::{BusyPoll, DigestPolicy};
@@ -22,10 +22,10 @@ const BLOCK_SIZE: u32 = 512;
 /// Connections that a node may be told to take.
 const MAX_CONNECTIONS: usize = 65_536;
 
-/// What a node serves, and where.
+/// The configuration of a node: its drives and addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeConfig {
-    /// Where it listens; port 0 picks one.
+    /// Addresses at which it listens; port 0 picks one.
     pub listen: Vec<SocketAddr>,
     /// The subsystem's name; `None` for one made from the machine and the drives.
     pub nqn: Option<Nqn>,
@@ -35,19 +35,17 @@ pub struct NodeConfig {
     pub cores: usize,
     /// Connections at a time.
     pub connections: usize,
-    /// How long a core looks for work before it sleeps, where that has paid of late; zero for
-    /// never.
+    /// Time that a core looks for work before it sleeps, if that has paid of late; zero for never.
     pub busy_poll: Duration,
-    /// Where it is kept which blocks hosts have made unreadable; `None` for the place that is
-    /// usual.
+    /// Folder of the records of blocks that hosts have made unreadable; `None` for the usual one.
     pub state_dir: Option<PathBuf>,
     /// The drives, in the order of their namespaces.
     pub drives: Vec<DriveConfig>,
-    /// Which faces of drives with tags each host has.
+    /// The faces of drives with tags that each host has.
     pub faces: HostFaces,
-    /// Where the counters are served; `None` for nowhere.
+    /// Address at which the counters are served; `None` for none.
     pub metrics: Option<SocketAddr>,
-    /// Whether hosts are shown the whole paths of drives without labels.
+    /// True if hosts are shown the whole paths of drives without labels.
     pub show_paths: bool,
     /// The nodes that local memory may be sent to.
     pub peers: Vec<Peer>,
@@ -58,33 +56,32 @@ pub struct NodeConfig {
 /// A node that local memory may be sent to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// Where it listens.
+    /// The address at which it listens.
     pub address: SocketAddr,
     /// Its subsystem; `None` for the one that its discovery service lists.
     pub nqn: Option<Nqn>,
-    /// Whether what is sent to it carries digests.
+    /// The policy for digests of what is sent to it.
     pub digests: DigestPolicy,
 }
 
 /// A drive of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriveConfig {
-    /// What holds its blocks.
+    /// The place of its blocks.
     pub backend: Backend,
     /// The tags beside it, if any.
     pub tagging: Option<Tagging>,
-    /// What reference tags mean on its visible face.
+    /// The meaning of reference tags on its visible face.
     pub pi_type: Type,
     /// The bits of the storage tag that are compared there.
     pub storage_tag_mask: u64,
     /// Bytes of a block, where not as the node's.
     pub block_size: Option<u32>,
-    /// What hosts are shown as its name; `None` for the last part of its path, or its size in
-    /// memory.
+    /// The name that hosts are shown; `None` for the last part of its path, or its size in memory.
     pub label: Option<String>,
 }
 
-/// Why a configuration is refused.
+/// Reasons to refuse a configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -92,7 +89,7 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// The file is no TOML, or has fields that make no sense.
@@ -100,7 +97,7 @@ pub enum ConfigError {
     Parse {
         /// The file.
         path: PathBuf,
-        /// What and where.
+        /// The fault and its place.
         why: String,
     },
 }
@@ -329,7 +326,7 @@ impl NodeConfig {
         })
     }
 
-    /// What hosts are shown as the name of drive `index`, from 0.
+    /// The name of drive `index`, from 0, that hosts are shown.
     ///
     /// # Panics
     /// Where there is no such drive.
@@ -388,7 +385,7 @@ fn real_path(path: &Path) -> PathBuf {
     path.canonicalize().ok().or_else(in_folder).unwrap_or_else(|| path.to_owned())
 }
 
-/// How long a core may look for work before it sleeps.
+/// Parses the time that a core may look for work before it sleeps.
 ///
 /// # Errors
 /// Where it is no duration, or longer than 10 ms: to be woken never takes as long.
@@ -424,7 +421,7 @@ fn label(text: &str) -> Result<String, String> {
     }
 }
 
-/// Whether a drive has a visible face.
+/// Returns whether a drive has a visible face.
 fn is_visible(tagging: Option<&Tagging>, block: Option<u32>) -> bool {
     tagging.is_some_and(|tagging| has_visible_face(tagging.metadata.guard(), block.unwrap_or(BLOCK_SIZE)))
 }

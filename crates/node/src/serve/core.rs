@@ -16,12 +16,13 @@ use super::order::{Order, SLICE};
 use super::pool::{Policy, Pool};
 use super::shared::Shared;
 use super::socket::{Socket, Turn};
-use mio::net::{TcpListener, TcpStream};
+use mio::net::TcpListener;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use pumice_initiator::BusyPoll;
 use pumice_nvme::controller::{Connection, EndReason};
 use pumice_nvme::spec::Status;
+use pumice_transport::{ByteStream, INTEREST, Stream};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -35,16 +36,16 @@ const DIRECT: Token = Token(1);
 const LISTENER: usize = 2;
 /// Connections are numbered from here on, and no number comes twice.
 const FIRST: usize = LISTENER + super::listen::MOST;
-/// How often time is told to connections.
+/// Interval at which connections are told the time.
 const TICK: Duration = Duration::from_millis(100);
-/// How long commands in flight may take to end when the server stops.
+/// Time that commands in flight may take to end when the server stops.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of answers that are copied in one round: others are served between two of them.
 const ROUND: usize = 4 << 20;
-/// How long a core waits from the beginning of a round to that of the next.
+/// Time that a core waits from the beginning of a round to that of the next.
 const ROUND_PAUSE: Duration = Duration::from_millis(1);
-/// What a command ends with that its medium, or the node, did not carry out. A file system that is
-/// full is the node operator's to know: hosts see a drive that lies about its size.
+/// Statuses of commands that the medium or the node failed. A file system that is full is the node
+/// operator's to know: hosts see a drive that lies about its size.
 const FAULTS: [Status; 4] = [Status::WRITE_FAULT, Status::READ_ERROR, Status::INTERNAL, Status::CAPACITY];
 /// Threads that wait for media, of each core. No host has all of them: what another one asks for
 /// finds one.
@@ -347,15 +348,15 @@ impl Core {
         drop(done.held);
     }
 
-    fn adopt(&mut self, number: usize, mut stream: TcpStream) {
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        let registered = self.poll.registry().register(&mut stream, Token(number), interest);
-        let (Ok(()), Ok(local), Ok(peer)) = (registered, stream.local_addr(), stream.peer_addr()) else {
+    fn adopt(&mut self, number: usize, mut stream: Stream) {
+        let registered = self.poll.registry().register(&mut stream, Token(number), INTEREST);
+        let socket = stream.socket();
+        let (Ok(()), Ok(local), Ok(peer)) = (registered, socket.local(), socket.peer()) else {
             self.shared.newcomers().leave(number - FIRST);
             return;
         };
         let connection = Connection::new(self.shared.limits(), local, self.shared.now()).with_peer(peer.ip());
-        self.sockets.insert(number, Socket::new(stream, connection, local));
+        self.sockets.insert(number, Socket::new(stream, connection, local, peer));
         self.turns.push(number);
     }
 
@@ -410,7 +411,7 @@ impl Core {
             engine: &self.engine,
             control: &self.control,
             host: socket.host(),
-            unchecked: socket.unchecked,
+            granted: socket.granted,
             account: account.as_ref(),
             flying: &mut flying,
             unsent: 0,
@@ -433,7 +434,7 @@ impl Core {
             socket.unbound = false;
             let nqn = socket.connection.host_name().unwrap_or_default();
             // The turn ends with Connect: commands come with the next one.
-            socket.unchecked = self.shared.faces().of(nqn).is_unchecked();
+            socket.granted = *self.shared.access().of(nqn);
             socket.newcomer = !self.shared.newcomers().settle(number - FIRST);
         }
         if socket.waits_for_room() {

@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 
 /// Requests with the kernel at a time, of each core; commands beyond wait for threads.
 const DEPTH: u32 = 1024;
-/// How long a core that ends looks away while threads carry steps for it.
+/// Time that a core that ends looks away while threads carry steps for it.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// How the kernel ended a command.
+/// A command that the kernel has ended.
 pub(super) enum Completed {
     /// With an answer.
     Done(Done),
@@ -28,7 +28,7 @@ pub(super) enum Completed {
     Again(Box<Job>),
 }
 
-/// What the kernel carries.
+/// A request that the kernel carries.
 enum Token {
     /// A command.
     Job(Box<Job>),
@@ -146,7 +146,7 @@ impl Direct {
         self.queue.enter();
     }
 
-    /// Whether there is something to do before the next wait.
+    /// Returns whether there is something to do before the next wait.
     pub(super) fn must_enter(&self) -> bool {
         self.queue.must_enter() || !self.ended.is_empty() || !self.work.is_empty()
     }

@@ -10,7 +10,7 @@ use pumice_nvme::spec::Status;
 /// Bytes of data that are copied, at most.
 const COPIED: u32 = 4096;
 
-/// Whose command it is.
+/// The connection and the slot of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ticket {
     /// The connection on its core.
@@ -28,13 +28,13 @@ pub(super) struct Done {
     pub(super) result: u64,
     /// It changed, or was to change, the medium.
     pub(super) wrote: bool,
-    /// What a command of the parity command set gives to the host.
+    /// The answer of a command of the parity command set.
     pub(super) answer: Option<Vec<u8>>,
-    /// What was read.
+    /// The data that were read.
     pub(super) read: Option<SharedBuffer>,
     /// Bytes of the command.
     pub(super) len: usize,
-    /// What was asked for, when its turn began, and for how many bytes of the drive.
+    /// The operation, the time at which its turn began, and its bytes of the drive.
     pub(super) op: Op,
     pub(super) began: u64,
     pub(super) bytes: u64,
@@ -58,8 +58,9 @@ impl Done {
         self.data().map_or(0, |data| data.len() as u32)
     }
 
-    /// Whether the data are sent from where they lie. To copy a few is cheaper than to send them
-    /// apart; the command was counted with a page more than its data, which is what a copy takes.
+    /// Returns whether the data are sent from where they lie. To copy a few is cheaper than to send
+    /// them apart; the command was counted with a page more than its data, which is what a copy
+    /// takes.
     pub(super) fn is_worth_keeping(&self) -> bool {
         self.bytes_for_host() > COPIED
     }
@@ -72,7 +73,7 @@ impl Done {
         self.read.take().map(|pages| (pages.len(), Buffer::Pages(pages)))
     }
 
-    /// What goes to the host.
+    /// The data for the host.
     pub(super) fn data(&self) -> Option<&[u8]> {
         match &self.answer {
             Some(answer) => Some(answer),

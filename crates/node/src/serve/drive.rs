@@ -26,7 +26,7 @@ pub struct Drive {
     /// Its blocks without their tuples.
     format: BlockFormat,
     identity: [u8; 32],
-    /// Where it is, where it is a path.
+    /// Its path, if it has one.
     path: Option<PathBuf>,
     /// Files that opening it has made.
     made: MadeFiles,
@@ -275,8 +275,8 @@ impl Drive {
     }
 }
 
-/// Whether a drive with this guard and block size has a visible face. Guards of 32 and 64 bits
-/// require blocks of 4096 bytes.
+/// Returns whether a drive with this guard and block size has a visible face. Guards of 32 and 64
+/// bits require blocks of 4096 bytes.
 pub(crate) fn has_visible_face(guard: Guard, block: u32) -> bool {
     guard == Guard::Crc16 || block == 4096
 }

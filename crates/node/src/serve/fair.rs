@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Who is served: a host identifier, which anybody can claim, at a network address, which not
+/// A host that is served: an identifier, which anybody can claim, at a network address, which not
 /// everybody has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct HostKey {
@@ -30,7 +30,7 @@ impl HostKey {
         name
     }
 
-    /// Whoever has not said yet who it is.
+    /// Peers that have not yet named themselves.
     pub(super) fn unknown() -> Self {
         Self::new(Ipv4Addr::UNSPECIFIED.into(), [0; 16])
     }
@@ -98,7 +98,7 @@ impl<T> Fair<T> {
         self.lines.iter().map(|(host, _)| host)
     }
 
-    /// Whether anything of another host waits.
+    /// Returns whether anything of another host waits.
     pub(super) fn has_others(&self, host: &HostKey) -> bool {
         self.lines.iter().any(|(of, _)| of != host)
     }

@@ -3,7 +3,7 @@
 use pumice_blockdev::IoError;
 use pumice_nvme::spec::Status;
 
-/// Why a command failed.
+/// The cause of a command's failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) status: Status,

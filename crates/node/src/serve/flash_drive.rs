@@ -11,7 +11,7 @@ pub(super) fn last_part(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// How often a drive that is being recovered says how far that is.
+/// Interval at which the progress of a drive's recovery is told.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
 
 /// Opens a flash drive, and makes it if nothing is at its path; also says whether it was made.

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
-/// What came of the flushes.
+/// The outcome of the flushes.
 pub(super) struct Flushed {
     /// The last failure of a drive: of its flush, or of it or its tag file while it was served.
     pub(super) result: io::Result<()>,

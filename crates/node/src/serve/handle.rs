@@ -2,15 +2,15 @@
 
 use super::done::Done;
 use mio::Waker;
-use mio::net::TcpStream;
+use pumice_transport::Stream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What others have for a core.
+/// Things that other threads hand to a core.
 #[derive(Default)]
 pub(super) struct Inbox {
     /// Connections that are dealt to it, each with its number.
-    pub(super) streams: Vec<(usize, TcpStream)>,
+    pub(super) streams: Vec<(usize, Stream)>,
     /// Numbers of connections that must go, unless it is known whose they are.
     pub(super) dismissed: Vec<usize>,
     /// Its commands that are done.
@@ -61,7 +61,7 @@ impl CoreHandle {
     }
 
     /// Deals it a connection.
-    pub(super) fn give(&self, number: usize, stream: TcpStream) {
+    pub(super) fn give(&self, number: usize, stream: Stream) {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner).streams.push((number, stream));
         self.wake();
     }

@@ -17,14 +17,14 @@ use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 
-/// How long a lane works before it looks whether others use the drive; at least one call.
+/// Time that a lane works before it looks whether others use the drive; at least one call.
 const TURN: Duration = Duration::from_millis(2);
 /// A lane rests this many times as long as its turn took, and at most so long, if others use the
 /// drive: its share is a quarter.
 const RESTS: u32 = 3;
 const LONGEST_REST: Duration = Duration::from_millis(100);
 
-/// How many bytes one call may zero.
+/// The number of bytes that one call may zero.
 ///
 /// A call on a file system or a device costs something by itself, sometimes milliseconds, so small
 /// calls would take hours for a large drive. Large ones would hold up others.
@@ -61,7 +61,7 @@ impl CallSize {
     }
 }
 
-/// How long a lane rests after a turn.
+/// Returns the time that a lane rests after a turn.
 fn rest(turn: Duration, others: bool) -> Duration {
     if others { (turn * RESTS).min(LONGEST_REST) } else { Duration::ZERO }
 }

@@ -20,7 +20,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 /// Grants of a controller at a time, at most.
 pub(super) const GRANTS: usize = 64;
 
-/// Why there is no lease.
+/// Reasons to refuse a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoLease {
     /// There is no such drive, or its memory could never hold that.
@@ -55,7 +55,7 @@ struct Granted {
     range: Range<u64>,
 }
 
-/// Who has which part of each drive's memory.
+/// The parts of each drive's memory, with their owners.
 #[derive(Debug)]
 pub(super) struct Leases {
     size: u64,
@@ -179,19 +179,19 @@ impl Leases {
         may
     }
 
-    /// Whether a controller has granted anything.
+    /// Returns whether a controller has granted anything.
     pub(super) fn has_granted(&self, cntlid: u16) -> bool {
         self.grants.iter().any(|granted| granted.owner == cntlid)
     }
 
-    /// How many grants there are, and how many the controller has that has most.
+    /// The number of grants, and of those of the controller that has most.
     fn granted(&self) -> (usize, usize) {
         let mut of: HashMap<u16, usize> = HashMap::new();
         self.grants.iter().for_each(|granted| *of.entry(granted.owner).or_default() += 1);
         (self.grants.len(), of.into_values().max().unwrap_or(0))
     }
 
-    /// Whether a range may be written under a grant.
+    /// Returns whether a range may be written under a grant.
     fn is_granted(
         &self,
         grant: &Grant,
@@ -236,7 +236,7 @@ impl LeasedMemory {
         self.write_table().sweep(stands);
     }
 
-    /// How many grants there are, and how many the controller has that has most.
+    /// The number of grants, and of those of the controller that has most.
     pub(super) fn granted(&self) -> (usize, usize) {
         self.read_table().granted()
     }

@@ -48,8 +48,8 @@ pub(super) fn check(addresses: &[SocketAddr]) -> Result<(), String> {
     }
 }
 
-/// Whether a node could listen on these addresses now: for those who change something before they
-/// serve.
+/// Returns whether a node could listen on these addresses now: for those who change something
+/// before they serve.
 ///
 /// # Errors
 /// If it could not.

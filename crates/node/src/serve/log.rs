@@ -17,14 +17,14 @@ const PAUSE: u64 = 1_000_000_000;
 /// The budget of one kind of line.
 #[derive(Debug, Default)]
 struct Budget {
-    /// When the lines so far are paid for: nanoseconds of the log's clock.
+    /// The time until which the lines so far are paid for: nanoseconds of the log's clock.
     paid: u64,
     /// Lines that were left out since the last one.
     left_out: u64,
 }
 
 impl Budget {
-    /// Whether a line may go out now: then, how many were left out before it.
+    /// Returns whether a line may go out now: then, how many were left out before it.
     fn take(&mut self, now: u64) -> Option<u64> {
         let paid = self.paid.max(now);
         if paid - now > (BURST - 1) * PAUSE {
@@ -87,7 +87,7 @@ impl Log {
         taken
     }
 
-    /// What a connection says of itself.
+    /// Logs a notice of a connection.
     pub(super) fn notice(&self, notice: &Notice, peer: SocketAddr, local: SocketAddr) {
         match notice {
             Notice::Associated { association, kato_ms } => {

@@ -6,9 +6,9 @@ use sha2::{Digest, Sha256};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where the marks of a drive are kept: in `folder`, by serial number and size, or by path if the
-/// system knows no serial number. `/dev/sdb` may be another disk after a restart, whose blocks are
-/// not those that were marked.
+/// The file of a drive's marks: in `folder`, by serial number and size, or by path if the system
+/// knows no serial number. `/dev/sdb` may be another disk after a restart, whose blocks are not
+/// those that were marked.
 ///
 /// # Errors
 /// If a file that an earlier version named by the path cannot be renamed.

@@ -11,7 +11,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use tracing::error;
 
-/// How often it looks.
+/// Interval between two looks.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Looks between two of which memory may be given back: a second.
 const LOOKS: u32 = 10;

@@ -38,7 +38,7 @@ pub(super) struct Metrics {
     pub(super) violations: Count,
 }
 
-/// What parity commands over media did.
+/// Counters of parity commands over media.
 #[derive(Debug, Default)]
 pub(super) struct ParityCounts {
     pub(super) commands: Count,
@@ -83,7 +83,7 @@ impl Metrics {
         counts
     }
 
-    /// What the fullest connections have.
+    /// Figures of the fullest connections.
     pub(super) fn fullest(&self) -> Fullest {
         self.cores().iter().fold(Fullest::default(), |all, core| all.or(core.fullest()))
     }

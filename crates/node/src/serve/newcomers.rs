@@ -19,7 +19,7 @@ pub(super) struct Arrival {
     pub(super) core: usize,
 }
 
-/// Whether a connection may come in, and which others must go.
+/// The decision about a new connection, and about others that must go.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     /// False where all places are taken by connections of which it is known whose they are.
@@ -31,15 +31,15 @@ pub(super) struct Entry {
 struct State {
     /// All that stand.
     connections: usize,
-    /// Where each of them comes from.
+    /// The address of each of them.
     from: HashMap<usize, IpAddr>,
-    /// Those that may have to give way, by address, each with its core: nobody knows yet whose they
-    /// are, or their address keeps as many places as it may.
+    /// Connections that may have to give way, by address, each with its core: nobody knows yet whose
+    /// they are, or their address keeps as many places as it may.
     of: BTreeMap<IpAddr, BTreeMap<usize, usize>>,
-    /// Those that keep their places, and how many of them each address has.
+    /// Connections that keep their places, and how many of them each address has.
     settled: HashSet<usize>,
     settled_of: HashMap<IpAddr, usize>,
-    /// Those that were told to go.
+    /// Connections that were told to go.
     going: HashSet<usize>,
 }
 
@@ -60,12 +60,12 @@ impl Newcomers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many places the connections of one address may keep.
+    /// The number of places that the connections of one address may keep.
     pub(super) fn places_of_address(&self) -> usize {
         self.places - self.places / 8
     }
 
-    /// How many places the address keeps that keeps most.
+    /// The number of places of the address that keeps most.
     pub(super) fn kept_of_address(&self) -> usize {
         self.lock().settled_of.values().copied().max().unwrap_or(0)
     }
@@ -75,8 +75,8 @@ impl Newcomers {
         self.lock().connections
     }
 
-    /// Whether the next one should wait until some of those have gone that were told to: their core
-    /// may be busy, and whoever comes meanwhile is to have a place.
+    /// Returns whether the next one should wait until some of those have gone that were told to:
+    /// their core may be busy, and whoever comes meanwhile is to have a place.
     pub(super) fn are_going(&self) -> bool {
         let state = self.lock();
         state.going.len() >= GOING && state.connections - state.going.len() >= self.places

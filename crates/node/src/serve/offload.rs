@@ -23,7 +23,7 @@ use pumice_nvme::spec::{Sqe, Status, effects};
 use pumice_offload::wire::{self, Length, SocketBytes, opcode};
 use pumice_offload::{
     AssociatedHost, DataNode, DriveId, ErrorKind, Grant, Hosts, MemoryAddress, NodeError, SuperblockSeen,
-    TaggedBlocks,
+    TaggedBlocks, TaggedDrives,
 };
 use pumice_protect::origin::RestoredTag;
 use sha2::{Digest, Sha256};
@@ -31,10 +31,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What this node announces beyond the version.
+/// Flags that this node announces beyond the version.
 const FLAGS: u8 = wire::HAS_UPDATES | wire::HAS_TAGGED_WRITE | wire::HAS_UNPACED;
 
-/// What a command ends with.
+/// The outcome of a command.
 #[derive(Debug, Default)]
 pub(super) struct Answered {
     pub(super) status: Status,
@@ -113,7 +113,7 @@ impl Offload {
         }
     }
 
-    /// What the subsystem says of it.
+    /// The part of Identify that announces it.
     pub(super) fn announcement(&self) -> VendorSet {
         let mut identify = wire::SIGNATURE.to_vec();
         identify.extend_from_slice(&[wire::VERSION, 0, FLAGS, 0]);
@@ -125,17 +125,17 @@ impl Offload {
         VendorSet { identify, commands, helper: Some(wire::NODE_HOST_ID) }
     }
 
-    /// What parity commands did so far.
+    /// The counters of parity commands.
     pub(super) fn counts(&self) -> &ParityCounts {
         &self.counts
     }
 
-    /// How much of the bounds of results is used.
+    /// The used part of the bounds of results.
     pub(super) fn results_used(&self) -> ResultsUse {
         self.results.used()
     }
 
-    /// How many grants there are, and how many the controller has that has most.
+    /// The number of grants, and of those of the controller that has most.
     pub(super) fn granted(&self) -> (usize, usize) {
         self.leases.granted()
     }
@@ -145,7 +145,7 @@ impl Offload {
         self.node.readers()
     }
 
-    /// What counts the bytes of sockets.
+    /// The counters of the bytes of sockets.
     pub(super) fn traffic(&self) -> &Arc<Traffic> {
         &self.traffic
     }
@@ -319,7 +319,7 @@ impl Offload {
         Hosts { epoch: self.watch.epoch(), changes, hosts: hosts.into_values().collect() }
     }
 
-    /// What is remembered of the superblocks on the drives of a page.
+    /// The records of superblocks on the drives of a page.
     fn superblocks(&self, subsystem: &SharedSubsystem, page: u32) -> Vec<SuperblockSeen> {
         let drives = (1_u32..).zip(self.watch.superblocks());
         let first = page as usize * wire::SUPERBLOCKS_PAGE;
@@ -458,7 +458,7 @@ fn grant_of(sqe: &Sqe) -> Grant {
     Grant(bytes_of(sqe, [2, 3, 14, 15]))
 }
 
-/// What the marks of hosts are made with.
+/// The nonce of the marks of hosts.
 fn nonce_of(sqe: &Sqe) -> [u8; 16] {
     bytes_of(sqe, [10, 11, 13, 14])
 }
@@ -478,7 +478,7 @@ fn status_of(error: &NodeError) -> Status {
     }
 }
 
-/// What an update or a store ends with.
+/// The answer to an update or a store.
 fn changed(result: Result<u64, Failed>) -> Answered {
     match result {
         Ok(result) => Answered { result, ..Answered::default() },

@@ -14,13 +14,13 @@ pub(super) const SLICE: u64 = 1_000_000;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    /// What hosts have used lately; nothing while no round is cut.
+    /// Use of time by hosts of late; nothing while no round is cut.
     spent: HashMap<HostKey, Spent>,
     /// The last round was cut.
     behind: bool,
 }
 
-/// What a host has used.
+/// Use of time by a host.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Spent {
     /// Nanoseconds.
@@ -30,7 +30,7 @@ struct Spent {
 }
 
 impl Order {
-    /// Whether times are to be counted.
+    /// Returns whether times are to be counted.
     pub(super) fn is_behind(&self) -> bool {
         self.behind
     }

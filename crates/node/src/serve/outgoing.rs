@@ -25,7 +25,7 @@ const PIECES: usize = 256;
 /// Bytes that drives lend for one gathered write, beyond which nothing more is added: whoever
 /// writes to a drive waits for that.
 const LENT_AT_ONCE: usize = 1 << 20;
-/// What is atomic: no logical block is larger, and all are parts of it.
+/// Unit of atomicity, in bytes: no logical block is larger, and all are parts of it.
 const ATOM: u64 = 4096;
 /// Bytes that were sent and are still kept, beyond which they are let go.
 const KEPT: usize = 1 << 20;
@@ -93,14 +93,15 @@ pub(super) struct Outgoing {
     buffered: usize,
     /// Memory of those buffers.
     buffers: usize,
-    /// What is left of a block of a loan that was sent in part.
+    /// The rest of a block of a loan that was sent in part.
     rest: VecDeque<u8>,
 }
 
 type Held<'a> = Vec<(usize, RwLockReadGuard<'a, Vec<u8>>)>;
 
 impl Outgoing {
-    /// Where bytes are appended. Loans made meanwhile are told afterwards, by [`lend`](Self::lend).
+    /// The connection's own bytes, to append to. Loans made meanwhile are told afterwards, by
+    /// [`lend`](Self::lend).
     pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }

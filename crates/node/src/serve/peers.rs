@@ -19,7 +19,7 @@ use tracing::warn;
 /// Bytes that one command moves into or out of local memory, at most: what a queue transfers in one
 /// command.
 pub(super) const MAX_MOVE: u64 = 1 << 20;
-/// How long a peer may take.
+/// Time that a peer may take.
 const PEER_DEADLINE: Duration = Duration::from_secs(10);
 /// Connections to a peer that are kept when they are not in use, at most.
 const IDLE_LINKS: usize = 8;
@@ -235,7 +235,7 @@ fn memory_write(to: MemoryAddress, grant: &Grant, data: &[u8]) -> Sqe {
     sqe
 }
 
-/// What a peer says of a write to its memory.
+/// The error of a write to a peer's memory, by its status.
 fn refused(address: SocketAddr, status: Status) -> Result<(), NodeError> {
     if status.is_success() {
         return Ok(());

@@ -13,10 +13,10 @@ use tracing::error;
 /// Commands that are carried out together, at most.
 const TOGETHER: usize = 8;
 
-/// How many commands may be carried out at a time.
+/// Limits of the number of commands that are carried out at a time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Policy {
-    /// What its threads are called.
+    /// The name of its threads.
     pub(super) name: &'static str,
     /// Threads, and commands of all hosts at a time.
     pub(super) threads: usize,
@@ -34,7 +34,7 @@ struct Running {
 }
 
 impl Running {
-    /// Whether one more command of a host may begin.
+    /// Returns whether one more command of a host may begin.
     fn may(&self, policy: &Policy, host: &HostKey) -> bool {
         let mine = self.of.get(host).copied().unwrap_or(0);
         mine < policy.of_host && (self.all < policy.threads || policy.one_for_each && mine == 0)
@@ -68,22 +68,23 @@ struct State {
 }
 
 impl State {
-    /// Whether a thread has to be woken: one that was and has not come yet wakes the next one for
-    /// what it leaves. So commands that go together gather meanwhile.
+    /// Returns whether a thread has to be woken: one that was and has not come yet wakes the next
+    /// one for what it leaves. So commands that go together gather meanwhile.
     fn wakes(&mut self) -> bool {
         let wakes = self.woken == 0 && self.idle > 0;
         self.woken += usize::from(wakes);
         wakes
     }
 
-    /// Whether one more command could begin.
+    /// Returns whether one more command could begin.
     fn may_begin(&self, policy: &Policy) -> bool {
         self.jobs.hosts().any(|host| self.running.may(policy, host))
     }
 }
 
-/// Whether another thread is needed: more hosts wait with nothing under way than threads are free.
-/// A command that has begun keeps its thread, so nobody else will come to serve them soon.
+/// Returns whether another thread is needed: more hosts wait with nothing under way than threads
+/// are free. A command that has begun keeps its thread, so nobody else will come to serve them
+/// soon.
 fn is_short<T>(policy: &Policy, jobs: &Fair<T>, running: &Running, threads: usize) -> bool {
     let waiting = jobs.hosts().filter(|host| !running.of.contains_key(host)).count();
     policy.one_for_each && waiting > threads.saturating_sub(running.all)

@@ -17,7 +17,7 @@ pub(super) struct QueueId {
     pub(super) connection: usize,
 }
 
-/// Who sent a command: the queue, and its controller.
+/// The sender of a command: the queue, and its controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sender {
     pub(super) queue: QueueId,
@@ -28,14 +28,14 @@ pub(super) struct Sender {
 #[derive(Debug, Default)]
 struct OfQueue {
     cntlid: u16,
-    /// Those that wait to be read, by tag.
+    /// Results that wait to be read, by tag.
     waiting: HashMap<u32, Vec<u8>>,
-    /// How many commands are under way whose result is for a tag: each has its place already.
+    /// Number of commands under way whose result is for a tag: each has its place already.
     expected: HashMap<u32, usize>,
 }
 
 impl OfQueue {
-    /// Whether there is a place for a result under a tag: its own, or one that is free.
+    /// Returns whether there is a place for a result under a tag: its own, or one that is free.
     fn has_place(&self, tag: u32) -> bool {
         let both = self.expected.keys().filter(|tag| self.waiting.contains_key(tag)).count();
         self.waiting.contains_key(&tag)
@@ -48,7 +48,7 @@ impl OfQueue {
     }
 }
 
-/// How much of the bounds of results is used.
+/// The used part of the bounds of results.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ResultsUse {
     /// Results of the queue that has most.
@@ -58,7 +58,7 @@ pub(super) struct ResultsUse {
     pub(super) of_all: usize,
 }
 
-/// Why a result cannot be taken.
+/// Reasons that a result cannot be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotTaken {
     /// There is none under the tag.
@@ -76,7 +76,7 @@ impl Results {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How much of the bounds is used.
+    /// The used part of the bounds.
     pub(super) fn used(&self) -> ResultsUse {
         let queues = self.lock();
         let mut by_controller: HashMap<u16, usize> = HashMap::new();

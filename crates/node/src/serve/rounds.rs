@@ -25,7 +25,7 @@ pub(super) struct Rounds {
     handles: OnceLock<Vec<CoreHandle>>,
 }
 
-/// What a core has of rounds.
+/// The rounds of a core.
 #[derive(Debug, Clone, Copy, Default)]
 struct Progress {
     made: u64,
@@ -87,7 +87,7 @@ impl Rounds {
         self.cores.lock().unwrap_or_else(PoisonError::into_inner)[core].waits = true;
     }
 
-    /// Whether every core has made it.
+    /// Returns whether every core has made it.
     pub(super) fn is_made(&self, round: u64) -> bool {
         self.made.load(Ordering::Acquire) >= round
     }

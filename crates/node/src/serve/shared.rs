@@ -1,8 +1,9 @@
 //! State shared by all cores.
 
 use super::SharedSubsystem;
+use super::access::HostTable;
 use super::budget::{Accounts, FLIGHT, WINDOWS};
-use super::faces::{Face, HostFaces};
+use super::faces::Face;
 use super::failure::Failure;
 use super::log::Log;
 use super::metrics::Metrics;
@@ -15,6 +16,7 @@ use crate::watch::WriteWatch;
 use pumice_blockdev::BlockDevice;
 use pumice_nvme::controller::{Access, Limits};
 use pumice_protect::block_format::BlockFormat;
+use pumice_transport::Transport;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -24,12 +26,21 @@ const TURNS: usize = 4;
 /// Parity commands whose reads keep a pace, at a time: each has up to 33 threads and 64 MiB.
 const PACED_TURNS: usize = 4;
 
+/// The table and the transport that let hosts in.
+#[derive(Debug)]
+pub(super) struct Gate {
+    /// The table of who may do what.
+    pub(super) access: Arc<HostTable>,
+    /// Makes the streams of connections.
+    pub(super) transport: Arc<dyn Transport>,
+}
+
 /// The subsystem, its drives, and what the cores count together.
 pub(super) struct Shared {
     subsystem: SharedSubsystem,
     limits: Limits,
     devices: Vec<Arc<dyn BlockDevice>>,
-    faces: HostFaces,
+    gate: Gate,
     offload: Offload,
     watch: Arc<WriteWatch>,
     rounds: Rounds,
@@ -45,7 +56,7 @@ pub(super) struct Shared {
     began: Instant,
 }
 
-/// What every command asks about a drive.
+/// Properties of a drive that every command needs.
 #[derive(Debug, Clone, Copy)]
 struct DriveKind {
     /// It answers at once.
@@ -68,7 +79,7 @@ impl Shared {
         subsystem: SharedSubsystem,
         limits: Limits,
         devices: Vec<Arc<dyn BlockDevice>>,
-        faces: HostFaces,
+        gate: Gate,
         offload: Offload,
         watch: Arc<WriteWatch>,
     ) -> Self {
@@ -84,7 +95,7 @@ impl Shared {
             subsystem,
             limits,
             devices,
-            faces,
+            gate,
             offload,
             watch,
             rounds: Rounds::new(cores),
@@ -133,9 +144,14 @@ impl Shared {
         &self.offload
     }
 
-    /// The faces of each host.
-    pub(super) fn faces(&self) -> &HostFaces {
-        &self.faces
+    /// The table of who may do what.
+    pub(super) fn access(&self) -> &HostTable {
+        &self.gate.access
+    }
+
+    /// The maker of streams.
+    pub(super) fn transport(&self) -> &dyn Transport {
+        &*self.gate.transport
     }
 
     /// The drive, counted from 0, of a namespace.
@@ -156,12 +172,12 @@ impl Shared {
         self.kind(nsid).is_some_and(|kind| kind.immediate)
     }
 
-    /// Whether every drive answers at once.
+    /// Returns whether every drive answers at once.
     pub(super) fn all_immediate(&self) -> bool {
         self.kinds.iter().all(|kind| kind.immediate)
     }
 
-    /// Whether a drive that does not answer at once has tags.
+    /// Returns whether a drive that does not answer at once has tags.
     pub(super) fn has_tags_beside(&self) -> bool {
         self.devices.iter().any(|device| !device.is_immediate() && device.tagged().is_some())
     }
@@ -174,12 +190,12 @@ impl Shared {
         self.kind(nsid).map_or(BlockFormat::SMALLEST, |kind| kind.format)
     }
 
-    /// What hosts make the node hold.
+    /// Accounts of the memory that hosts make the node hold.
     pub(super) fn accounts(&self) -> &Accounts {
         &self.accounts
     }
 
-    /// What is told of a core that ends too soon.
+    /// The notice of a core that ends too soon.
     pub(super) fn failure(&self) -> &Failure {
         &self.failure
     }

@@ -2,7 +2,7 @@
 
 mod time;
 
-use super::arrival::Arrival;
+use super::access::{Faces, Granted};
 use super::blocks::{self, Blocks, IN_FLIGHT_LIMIT, ROOM};
 use super::budget::{Account, Held};
 use super::done::Done;
@@ -11,9 +11,9 @@ use super::metrics::Fullest;
 use super::outgoing::Outgoing;
 use super::shared::Shared;
 use crate::watch::Writing;
-use mio::net::TcpStream;
 use pumice_blockdev::BlockDevice;
 use pumice_nvme::controller::{Connection, EndReason, Media, Notice, Windows};
+use pumice_transport::{ByteStream, Stream};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -43,7 +43,7 @@ const UNBOUND_LIMIT: usize = 4 << 10;
 /// wait for a controller to be ready.
 const ROUND_PATIENCE: u64 = 7_500_000_000;
 
-/// Whether every core has looked for the end of what its host had before.
+/// State of the cores' look for the end of what its host had before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
     /// It is not known yet whose connection it is.
@@ -55,7 +55,7 @@ enum Look {
     Over,
 }
 
-/// What a turn leaves.
+/// The outcome of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     /// Nothing to do until the socket says so.
@@ -70,20 +70,19 @@ pub(super) enum Turn {
 
 /// A connection.
 pub(super) struct Socket {
-    pub(super) stream: TcpStream,
+    pub(super) stream: Stream,
     pub(super) connection: Connection,
-    /// Whose it is, for the log.
+    /// The address of its host, for the log.
     pub(super) peer: SocketAddr,
     local: SocketAddr,
-    arrival: Arrival,
     receive: Vec<u8>,
     /// Bytes in the receive buffer.
     filled: usize,
     out: Outgoing,
     /// Bytes that were received and sent and not yet counted.
     uncounted: (u64, u64),
-    /// What its host holds, once it is known; and what this connection holds of that beside its
-    /// commands.
+    /// The account of its host, once it is known; and the part that this connection holds beside
+    /// its commands.
     pub(super) account: Option<Account>,
     held: Option<Held>,
     /// And what its receive buffer has beyond the smallest one.
@@ -93,9 +92,9 @@ pub(super) struct Socket {
     /// Bytes that were ever sent; and since when, and since how many of them, something has waited
     /// to be sent.
     sent: u64,
-    /// What was answered before the turn that it has.
+    /// Bytes that were answered before the present turn.
     answered_before: u64,
-    /// What was done in the turn that it has:
+    /// Work that was done in the present turn:
     /// [`Received::work`](pumice_nvme::controller::Received).
     work: u64,
     stuck: Option<(u64, u64)>,
@@ -116,8 +115,8 @@ pub(super) struct Socket {
     /// It may have to make room for another one; and it has not said yet whose it is.
     pub(super) newcomer: bool,
     pub(super) unbound: bool,
-    /// Reads of its host skip the check of tags.
-    pub(super) unchecked: bool,
+    /// The row of its host in the table of who may do what, once it is known.
+    pub(super) granted: Granted,
     /// It is known to be over, and waits to be closed.
     pub(super) ending: bool,
     ended: bool,
@@ -129,15 +128,13 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, connection: Connection, local: SocketAddr) -> Self {
-        // A peer that is gone already has none.
-        let peer = stream.peer_addr().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
+    /// The stream of a host at `peer` that came in at `local`.
+    pub(super) fn new(stream: Stream, connection: Connection, local: SocketAddr, peer: SocketAddr) -> Self {
         Self {
             stream,
             connection,
             peer,
             local,
-            arrival: Arrival::default(),
             receive: vec![0; FIRST_BUFFER],
             filled: 0,
             out: Outgoing::default(),
@@ -160,7 +157,7 @@ impl Socket {
             gone: Arc::default(),
             newcomer: true,
             unbound: true,
-            unchecked: false,
+            granted: Granted::with_faces(Faces::default()),
             ending: false,
             ended: false,
             look: Look::Unbound,
@@ -172,11 +169,13 @@ impl Socket {
     /// The socket says that it can be read.
     pub(super) fn readable(&mut self) {
         self.readable = true;
+        self.writable |= self.stream.is_entangled();
     }
 
     /// The socket says that it can be written.
     pub(super) fn writable(&mut self) {
         self.writable = true;
+        self.readable |= self.stream.is_entangled();
     }
 
     /// The peer has closed: what it sent and is not read yet is not carried out. Nobody hears how
@@ -185,32 +184,43 @@ impl Socket {
         self.ended = true;
     }
 
-    /// Whose it is.
+    /// The host that it is of.
     pub(super) fn host(&self) -> HostKey {
         let id = self.connection.host();
         id.map_or_else(HostKey::unknown, |id| HostKey::new(self.connection.peer(), id))
     }
 
-    /// Whether nothing more is taken from it: its peer has closed it, or its association has ended.
+    /// Returns whether nothing more is taken from it: its peer has closed it, or its association
+    /// has ended.
     pub(super) fn is_over(&self) -> bool {
         self.ended || self.connection.has_ended()
     }
 
-    /// Whether there is room for one more command of it.
+    /// Returns whether there is room for one more command of it.
     pub(super) fn may_go_on(&self) -> bool {
-        blocks::has_room(self.in_flight, self.flying + self.out.memory() as u64, self.account.as_ref())
+        blocks::has_room(self.in_flight, self.flying + self.unsent_memory(), self.account.as_ref())
     }
 
-    /// Whether it waits for nothing but its own commands to end.
+    /// Returns whether it waits for nothing but its own commands to end.
     pub(super) fn is_idle(&self) -> bool {
-        self.in_flight == 0 && self.out.is_empty()
+        self.in_flight == 0 && self.is_sent()
+    }
+
+    /// Returns whether the socket has taken everything that there was to send.
+    fn is_sent(&self) -> bool {
+        self.out.is_empty() && self.stream.unsent() == 0
+    }
+
+    /// Bytes of memory of answers, and of what the stream has made of them and of what came.
+    fn unsent_memory(&self) -> u64 {
+        (self.out.memory() + self.stream.held()) as u64
     }
 
     /// Takes what has come, and sends what there is to send.
     pub(super) fn turn(&mut self, shared: &Shared, blocks: &mut Blocks<'_>, now: u64) -> Turn {
         let mut taken = 0;
         (self.answered_before, self.work) = (self.answered(), 0);
-        blocks.unsent = self.out.memory() as u64;
+        blocks.unsent = self.unsent_memory();
         self.is_full &= !blocks.has_room();
         if self.waits().is_some_and(|round| shared.rounds().is_made(round)) {
             self.look = Look::Over;
@@ -226,15 +236,16 @@ impl Socket {
             && self.has_room(*blocks.in_flight)
         {
             let room = &mut self.receive[self.filled..];
-            match self.arrival.read(&mut self.stream, room, shared.pacing().is_active()) {
+            let len = room.len();
+            match self.stream.read_stamped(room, shared.pacing().is_active()) {
                 Ok((0, _)) => self.ended = true,
                 Ok((n, waited)) => {
                     blocks.waited = waited;
                     taken += n;
                     self.uncounted.0 += n as u64;
                     self.filled += n;
-                    self.readable = self.filled == self.receive.len();
-                    self.busy |= self.readable;
+                    self.readable = self.stream.has_more(len, n);
+                    self.busy |= n == len;
                     self.process(shared, blocks, now);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.readable = false,
@@ -246,7 +257,7 @@ impl Socket {
         self.account_for(shared);
         let (received, sent) = std::mem::take(&mut self.uncounted);
         shared.offload().traffic().count(received, sent);
-        if self.ended || self.connection.is_closed() && self.out.is_empty() {
+        if self.ended || self.connection.is_closed() && self.is_sent() {
             Turn::Over
         } else if let Some(round) = self.waits() {
             Turn::AfterRound(round)
@@ -273,17 +284,17 @@ impl Socket {
         self.sent + self.out.len() as u64
     }
 
-    /// Whether a turn may do more.
+    /// Returns whether a turn may do more.
     fn goes_on(&self) -> bool {
         self.answered() - self.answered_before < ANSWERS
             && self.work < WORK
             && self.out.len() < self.send_limit()
     }
 
-    /// What it has of that which connections have bounds of.
+    /// Its figures, of everything that connections have bounds of.
     pub(super) fn fullness(&self) -> Fullest {
         Fullest {
-            flight: self.flying + self.out.memory() as u64,
+            flight: self.flying + self.unsent_memory(),
             unsent: self.out.len() as u64,
             commands: self.in_flight as u64,
         }
@@ -293,7 +304,8 @@ impl Socket {
         self.out.len() < self.send_limit() && in_flight < IN_FLIGHT_LIMIT && !self.is_full
     }
 
-    /// Whether commands wait in its buffer for room that other connections may have given back.
+    /// Returns whether commands wait in its buffer for room that other connections may have given
+    /// back.
     pub(super) fn waits_for_room(&self) -> bool {
         self.is_full
     }
@@ -304,7 +316,8 @@ impl Socket {
         if self.account.is_none()
             && let Some(id) = self.connection.host()
         {
-            let account = shared.accounts().of(HostKey::new(self.connection.peer(), id));
+            let shares = shared.access().of(self.connection.host_name().unwrap_or_default()).shares();
+            let account = shared.accounts().of(HostKey::new(self.connection.peer(), id), shares);
             self.connection.set_windows(Arc::clone(&account.windows) as Arc<dyn Windows>);
             self.held = Some(account.flight.hold(0));
             self.grown = Some(account.flight.hold_spare());
@@ -315,8 +328,9 @@ impl Socket {
             // What is kept for the next answers is in the way of the next command.
             self.out.shrink();
         }
+        let unsent = self.unsent_memory();
         if let Some(held) = &mut self.held {
-            held.resize(self.out.memory() as u64);
+            held.resize(unsent);
         }
         if let Some(grown) = &mut self.grown {
             grown.resize(self.receive.len().saturating_sub(FIRST_BUFFER) as u64);
@@ -331,8 +345,9 @@ impl Socket {
         }
     }
 
-    /// How much of the buffer may be carried out, from `taken` on: one PDU, while it is not known
-    /// whose connection it is, because nothing may be that follows the Connect of an admin queue.
+    /// The end of the part of the buffer that may be carried out, from `taken` on: one PDU, while
+    /// it is not known whose connection it is, because nothing may be that follows the Connect of
+    /// an admin queue.
     fn end(&self, taken: usize) -> usize {
         match (self.look, self.receive[taken..self.filled].get(4..8)) {
             (Look::Unbound, Some(plen)) => {
@@ -362,7 +377,7 @@ impl Socket {
         self.left = false;
         self.is_full = false;
         let needed = loop {
-            blocks.unsent = self.out.memory() as u64;
+            blocks.unsent = self.unsent_memory();
             let end = self.end(taken);
             let bytes = &self.receive[taken..end];
             let received = self.connection.receive(now, bytes, shared.subsystem(), blocks, self.out.bytes());
@@ -400,7 +415,7 @@ impl Socket {
     /// Sends what the socket takes. One that was full is left alone until it says that it has room:
     /// to ask it costs as much as to send, and many may be full.
     fn send(&mut self, devices: &[Arc<dyn BlockDevice>]) {
-        if !self.writable || self.out.is_empty() {
+        if !self.writable || self.is_sent() {
             return;
         }
         match self.out.send(&mut self.stream, devices) {
@@ -409,7 +424,14 @@ impl Socket {
                 self.sent += sent;
                 self.writable = self.out.is_empty();
             }
-            Err(_) => self.lost(),
+            Err(_) => return self.lost(),
+        }
+        if self.stream.unsent() > 0 {
+            match self.stream.flush() {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable = false,
+                Err(_) => self.lost(),
+            }
         }
     }
 
@@ -459,7 +481,7 @@ impl Socket {
 
     /// Says goodbye to the peer.
     pub(super) fn close(&mut self) -> io::Result<()> {
-        self.stream.shutdown(std::net::Shutdown::Both)
+        self.stream.close()
     }
 }
 

@@ -4,12 +4,12 @@ use super::handle::CoreHandle;
 use pumice_blockdev::{BlockDevice, DirectRequest};
 use std::sync::Arc;
 
-/// What a thread does for a command that is carried in steps.
+/// Work of a thread for a command that is carried in steps.
 pub(super) struct StepWork {
     pub(super) device: Arc<dyn BlockDevice>,
     pub(super) user: usize,
     pub(super) work: Work,
-    /// Whose step it is.
+    /// The core of the step.
     pub(super) core: CoreHandle,
 }
 
@@ -17,7 +17,7 @@ pub(super) struct StepWork {
 pub(super) enum Work {
     /// A request that the kernel did not take, or did not do.
     Carry(u64, DirectRequest),
-    /// What waits for media.
+    /// A step that waits for media.
     Aside(u64),
 }
 

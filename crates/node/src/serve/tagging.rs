@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::{error, info, warn};
 
-/// What an operator can do about a drive whose tags are stale.
+/// Ways for an operator out of stale tags.
 const WAYS: &str = "remove them (`pumice protect --off --force`) and adopt the drive again, or say \
                     on-stale=serve (nothing is refused)";
 
@@ -21,23 +21,23 @@ const WAYS: &str = "remove them (`pumice protect --off --force`) and adopt the d
 pub struct Tagging {
     /// The metadata of each block.
     pub metadata: MetadataFormat,
-    /// Where they are; `None` for memory, which only a drive in memory may have.
+    /// The file or device that holds them; `None` for memory, for a drive in memory.
     pub place: Option<PathBuf>,
     /// Bytes that the drive writes all or nothing, if the operator promises that: 512 or 4096.
     pub atomic: Option<u32>,
-    /// What becomes of the drive if its tags are stale.
+    /// The treatment of a drive whose tags are stale.
     pub on_stale: OnStale,
 }
 
-/// Why a drive cannot have its tags.
+/// Errors of tags that a drive cannot have.
 #[derive(Debug, thiserror::Error)]
 pub enum TaggingError {
     /// A field of what was asked for.
     #[error("{field}: {why}")]
     Field {
-        /// Which.
+        /// The field.
         field: &'static str,
-        /// What is wrong with it.
+        /// The fault in it.
         why: String,
     },
     /// The tag file cannot be made or opened.
@@ -48,7 +48,7 @@ pub enum TaggingError {
     Tags {
         /// The tag file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: TagError,
     },
 }

@@ -10,11 +10,11 @@ use std::collections::HashSet;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a command works before another host has its turn.
+/// Time that a command works before another host has its turn.
 const SLICE: Duration = Duration::from_millis(50);
 /// The same for one whose reads keep a pace: what it has read and not folded is read again.
 const PACED_SLICE: Duration = Duration::from_secs(2);
-/// How often who waits looks whether it is still wanted.
+/// Interval at which a waiting command checks whether it is still wanted.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// So many turns at a time.
@@ -99,7 +99,7 @@ impl State {
     }
 }
 
-/// What a command has of the turns.
+/// The turn of a command.
 #[derive(Debug)]
 struct Held {
     began: Instant,

@@ -81,9 +81,9 @@ pub(super) fn changed(sqe: &Sqe) -> Option<(u32, Range<u64>)> {
     Some((sqe.nsid(), at..at.saturating_add(len)))
 }
 
-/// Whether a command copies and folds memory, and no more of it than the largest write: then its
-/// core carries it out at once, because handing it to a thread takes longer. `in_memory` says
-/// whether all drives are. Such a command ends with a status alone.
+/// Returns whether a command copies and folds memory, and no more of it than the largest write:
+/// then its core carries it out at once, because handing it to a thread takes longer. `in_memory`
+/// says whether all drives are. Such a command ends with a status alone.
 pub(super) fn is_short(sqe: &Sqe, data: &[u8], in_memory: bool) -> bool {
     match sqe.opcode() {
         opcode::MEMORY_WRITE => true,
@@ -100,13 +100,14 @@ pub(super) fn is_short(sqe: &Sqe, data: &[u8], in_memory: bool) -> bool {
     }
 }
 
-/// Whether a command is short, and ends with data: bytes of local memory.
+/// Returns whether a command is short, and ends with data: bytes of local memory.
 pub(super) fn is_short_read(sqe: &Sqe) -> bool {
     sqe.opcode() == opcode::MEMORY_READ
 }
 
-/// Whether a command sends sums of a few blocks to peers and does nothing that has to follow: then
-/// it is carried out together with others like it. A record is written when the sums are there.
+/// Returns whether a command sends sums of a few blocks to peers and does nothing that has to
+/// follow: then it is carried out together with others like it. A record is written when the sums
+/// are there.
 pub(super) fn sends(sqe: &Sqe, data: &[u8]) -> bool {
     if sqe.opcode() != opcode::UPDATE || u64::from(sqe.dword(13)) > MOST_TOGETHER {
         return false;

@@ -20,7 +20,7 @@ pub(super) struct Visible {
     /// Bytes of the medium that were verified or zeroed.
     done: u64,
     verify: VerifyStream,
-    /// Whether zeroing frees the room of the blocks.
+    /// True if zeroing frees the room of the blocks.
     frees_room: bool,
 }
 

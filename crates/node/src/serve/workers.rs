@@ -30,7 +30,7 @@ const PIECE: u64 = 1 << 20;
 pub(super) struct Job {
     pub(super) ticket: Ticket,
     pub(super) core: CoreHandle,
-    /// Whose it is.
+    /// The host that it is of.
     pub(super) host: HostKey,
     /// The devices that it is for: one, or all for a flush of everything.
     pub(super) devices: Vec<Arc<dyn BlockDevice>>,
@@ -39,7 +39,7 @@ pub(super) struct Job {
     pub(super) op: Op,
     /// Its visible part, if it came over a visible face.
     pub(super) visible: Option<Visible>,
-    /// Whether reads of its host skip the check of tags.
+    /// True if reads of its host skip the check of tags.
     pub(super) unchecked: bool,
     pub(super) offset: u64,
     pub(super) len: u64,
@@ -58,16 +58,16 @@ pub(super) struct Job {
     pub(super) verified: u64,
     /// Bytes that one call may make zeros: a power of two.
     pub(super) at_once: u64,
-    /// What is left to be made zeros.
+    /// Ranges that are left to be zeroed.
     pub(super) clearing: Clearing,
-    /// How often its device had lost writes when its first slice began.
+    /// Number of times that its device had lost writes when its first slice began.
     pub(super) losses: Option<u64>,
     /// The drive that it is for, by index, and when it came in: how its pacer knows it.
     pub(super) foreground: Option<(usize, Foreground)>,
-    /// When its turn began, on the server's clock, and the bytes that it is for: for the counters.
+    /// Time at which its turn began, on the server's clock, and its bytes: for the counters.
     pub(super) began: u64,
     pub(super) bytes: u64,
-    /// What it changes on the medium: counted as under way until the job is gone.
+    /// Writes to the medium: counted as under way until the job is gone.
     pub(super) writing: Vec<Writing>,
 }
 
@@ -102,28 +102,28 @@ impl Job {
         }
     }
 
-    /// Whether it can take long: it is carried out call by call, in the [lane](super::lanes) of its
-    /// drive.
+    /// Returns whether it can take long: it is carried out call by call, in the
+    /// [lane](super::lanes) of its drive.
     pub(super) fn is_long(&self) -> bool {
         self.op == Op::Verify || self.clears()
     }
 
-    /// Who it is from.
+    /// The asker that it is from.
     fn asker(&self) -> Asker {
         Asker { host: self.host.name(), gone: Arc::clone(&self.gone) }
     }
 
-    /// Whether it changes the medium.
+    /// Returns whether it changes the medium.
     fn changes(&self) -> bool {
         self.clears() || matches!(self.op, Op::Write | Op::WriteUncorrectable)
     }
 
-    /// Whether it is carried out together with others like it.
+    /// Returns whether it is carried out together with others like it.
     pub(super) fn sends(&self) -> bool {
         self.offload.as_ref().is_some_and(|offload| offload.sends)
     }
 
-    /// Whether it makes blocks zeros.
+    /// Returns whether it makes blocks zeros.
     pub(super) fn clears(&self) -> bool {
         matches!(self.op, Op::WriteZeroes | Op::Deallocate)
     }
@@ -154,7 +154,7 @@ impl Job {
         Done { held, ..self.outcome(status, read) }
     }
 
-    /// What it ends with.
+    /// Its outcome.
     pub(super) fn outcome(&self, status: Status, read: Option<SharedBuffer>) -> Done {
         Done {
             ticket: self.ticket,
@@ -185,7 +185,7 @@ pub(super) struct OffloadJob {
     pub(super) sends: bool,
 }
 
-/// What came of a command.
+/// The outcome of a command.
 pub(super) enum Carried {
     Done(Done),
     /// More of it is to be done.

@@ -1,7 +1,7 @@
 //! Budgets of a connection that are reached, and places of connections: `docs/design/node.md`,
 //! *Bounds*.
 
-use crate::world::{PATIENCE, command, connect, counter, host, read, serve, serve_within, used};
+use crate::world::{PATIENCE, associate, command, connect, counter, host, read, serve, serve_within, used};
 use pumice_blockdev::{BlockDevice, HookedDevice, MemoryDevice};
 use pumice_initiator::{Command, Controller, Queue};
 use pumice_node::serve::{Backend, Drive, Server};
@@ -260,12 +260,10 @@ fn places_of_hosts_are_not_taken_from_them() {
     let mut hosts: Vec<_> = (1..=2).map(|number| connect(&server, host(&server, number), 8)).collect();
     let late = TcpStream::connect(server.address()).unwrap();
     within_patience("no room", || is_closed(&late));
-    assert!(Controller::connect(server.address(), host(&server, 9)).is_err());
+    assert!(associate(server.address(), host(&server, 9)).is_err());
     assert!(hosts.iter_mut().all(|(_, queue)| read(queue, 1, 0, 1).0.is_success()));
     hosts.pop();
-    within_patience("there is room again", || {
-        Controller::connect(server.address(), host(&server, 9)).is_ok()
-    });
+    within_patience("there is room again", || associate(server.address(), host(&server, 9)).is_ok());
 }
 
 /// The system asks after a host that fell silent: its timer is set, to a minute at most.
@@ -331,7 +329,7 @@ fn what_comes_with_connect_counts_for_its_host() {
     const MIB: f64 = 1_048_576.0;
     let gated = Gated::new();
     let server = &gated.server;
-    let controller = Controller::connect(server.address(), host(server, 1)).unwrap();
+    let controller = associate(server.address(), host(server, 1)).unwrap();
     let cntlid = controller.identity().cntlid;
     let streams: Vec<_> =
         (1..=4).map(|qid| connect_and_read(server, 1, cntlid, qid, &reads(16, 0, 2048))).collect();
@@ -358,7 +356,7 @@ fn what_comes_with_connect_takes_no_more_than_its_hosts_threads() {
     });
     let drive = Drive::with_device(Arc::new(hooked), 512, "m").unwrap();
     let server = serve_within(Limits::default(), &["127.0.0.1:0"], 1, vec![drive]);
-    let controller = Controller::connect(server.address(), host(&server, 1)).unwrap();
+    let controller = associate(server.address(), host(&server, 1)).unwrap();
     let cntlid = controller.identity().cntlid;
     let mut first = connect_and_read(&server, 1, cntlid, 1, &reads(16, SLOW / 512, 1));
     // And as many again, when it is known whose they are.
@@ -390,7 +388,7 @@ fn one_address_does_not_keep_the_hosts_of_others_out() {
     let limits = Limits { connections: PLACES, ..Limits::default() };
     let server = serve_within(limits, &["127.0.0.1:0", "[::1]:0"], 2, vec![memory()]);
     let controllers: Vec<Controller> =
-        (1..=4).map(|number| Controller::connect(server.address(), host(&server, number)).unwrap()).collect();
+        (1..=4).map(|number| associate(server.address(), host(&server, number)).unwrap()).collect();
     let mut queues = Vec::new();
     for qid in 1..=9 {
         queues.extend(controllers.iter().map(|controller| controller.queue(qid, 8).unwrap()));
@@ -398,7 +396,7 @@ fn one_address_does_not_keep_the_hosts_of_others_out() {
     within_patience("all places are taken", || counter(&server, "pumice_connections") >= PLACES as f64);
     within_patience("and kept as far as they may be", || used(&server, "connections_of_address") == 35.0);
     let there = server.addresses()[1];
-    let other = Controller::connect(there, host(&server, 9)).expect("a place is left for it");
+    let other = associate(there, host(&server, 9)).expect("a place is left for it");
     let mut queue = other.queue(1, 8).unwrap();
     assert!(read(&mut queue, 1, 0, 1).0.is_success());
     // Two gave way, and no others.
@@ -412,7 +410,7 @@ fn one_address_does_not_keep_the_hosts_of_others_out() {
 fn answers_of_a_drive_in_memory_are_bounded() {
     const MIB: f64 = 1_048_576.0;
     let server = serve(vec![memory()]);
-    let controller = Controller::connect(server.address(), host(&server, 1)).unwrap();
+    let controller = associate(server.address(), host(&server, 1)).unwrap();
     let stream = connect_and_read(&server, 1, controller.identity().cntlid, 1, &reads(100, 0, 2048));
     let unsent = most_of(&server, "unsent_of_connection", 3.0 * MIB);
     // As many as a bound, the last command, and its header.
@@ -449,7 +447,7 @@ fn queues_with_grown_buffers_go_on_when_others_have_all_the_rest() {
     let gated = Drive::with_device(Arc::new(hooked), 512, "m").unwrap();
     let server = serve_within(Limits::default(), &["127.0.0.1:0"], 1, vec![gated, memory()]);
     let _opens = Opens(&gate);
-    let victim = Controller::connect(server.address(), host(&server, 1)).unwrap();
+    let victim = associate(server.address(), host(&server, 1)).unwrap();
     let mut queues: Vec<Queue> = (1..=QUEUES).map(|qid| victim.queue(qid, 120).unwrap()).collect();
     let (rounds, stop) = (Vec::from_iter(queues.iter().map(|_| AtomicU64::new(0))), AtomicBool::new(false));
     let all = || rounds.iter().map(|count| count.load(Ordering::Relaxed)).collect::<Vec<_>>();
@@ -478,9 +476,8 @@ fn queues_with_grown_buffers_go_on_when_others_have_all_the_rest() {
         };
         let grown = until(&|| used(&server, "flight_of_host") >= 3.0 * MIB);
         // Reads that wait for the gate, of which 128 MiB are counted for each host.
-        let others: Vec<Controller> = (2..=6)
-            .map(|number| Controller::connect(server.address(), host(&server, number)).unwrap())
-            .collect();
+        let others: Vec<Controller> =
+            (2..=6).map(|number| associate(server.address(), host(&server, number)).unwrap()).collect();
         let mut streams = Vec::new();
         for (number, other) in (2..).zip(&others) {
             let cntlid = other.identity().cntlid;

@@ -1,7 +1,7 @@
 //! Long commands on media: one call at a time on a drive, by threads that short commands do not
 //! need.
 
-use crate::world::{command, connect, host, read, run, serve};
+use crate::world::{associate, command, connect, host, read, run, serve};
 use pumice_blockdev::{BlockDevice, HookedDevice, MemoryDevice};
 use pumice_initiator::{Command, ConnectOptions, Controller};
 use pumice_node::serve::{Drive, Server};
@@ -80,7 +80,7 @@ fn long_commands_of_all_hosts_make_one_call_at_a_time_on_a_drive() {
 /// A host that asks for more long commands than there are threads, and waits for none of them.
 fn ask_for_long_commands(server: &Server, number: u8) -> Controller {
     let options = ConnectOptions { deadline: Duration::from_secs(1), ..host(server, number) };
-    let controller = Controller::connect(server.address(), options).unwrap();
+    let controller = associate(server.address(), options).unwrap();
     let mut queue = controller.queue(1, 64).unwrap();
     let zeroes = command(io::WRITE_ZEROES, 1, LONG, BLOCKS);
     let mut commands: Vec<Command<'_>> =

@@ -1,7 +1,7 @@
 //! A node on several addresses, and what hosts are shown of it.
 
-use crate::world::{command, host, read, run, serve_at};
-use pumice_initiator::{ConnectOptions, Controller, discover};
+use crate::world::{associate, command, host, read, run, serve_at};
+use pumice_initiator::{ConnectOptions, discover};
 use pumice_node::serve::{Backend, Drive};
 use pumice_nvme::spec::log::DiscoveryEntry;
 use pumice_nvme::spec::opcode::io;
@@ -31,7 +31,7 @@ fn every_address_is_listed_and_leads_to_the_same_blocks() {
         let all = (1..).zip(server.addresses()).map(|(id, address)| (id, *address, address.is_ipv6()));
         assert_eq!(listed, all.collect::<Vec<_>>());
         // One host by all paths, as multipath has it.
-        let controller = Controller::connect(*address, host(&server, 3)).unwrap();
+        let controller = associate(*address, host(&server, 3)).unwrap();
         assert!(controller.identity().several_ports);
         queues.push((controller.queue(1, 8).unwrap(), controller));
         let value = i as u8 + 1;
@@ -57,6 +57,6 @@ fn both_addresses_for_everything_can_share_a_port() {
     let drive = || vec![Drive::open(&Backend::Memory(1 << 20), 512, "node", 1).unwrap()];
     let server = serve_at(&[&format!("0.0.0.0:{port}"), &format!("[::]:{port}")], 1, drive());
     for address in [format!("127.0.0.1:{port}"), format!("[::1]:{port}")] {
-        Controller::connect(address.parse().unwrap(), host(&server, 1)).unwrap();
+        associate(address.parse().unwrap(), host(&server, 1)).unwrap();
     }
 }

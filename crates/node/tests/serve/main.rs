@@ -20,3 +20,14 @@ mod unreadable;
 mod visibility;
 mod visible;
 mod world;
+
+/// What connections of these tests go over.
+mod over {
+    use pumice_transport::{Plain, Transport};
+    use std::sync::Arc;
+
+    /// TCP itself.
+    pub(crate) fn transport() -> Arc<dyn Transport> {
+        Arc::new(Plain)
+    }
+}

@@ -1,6 +1,6 @@
 //! Writes whose connection is gone: they never come after what their host writes next.
 
-use crate::world::{PATIENCE, command, host, serve_on};
+use crate::world::{PATIENCE, associate, command, host, serve_on};
 use pumice_blockdev::{BlockDevice, IoError, MemoryDevice};
 use pumice_initiator::{Command, ConnectOptions, Controller, Queue};
 use pumice_node::serve::{Drive, Server};
@@ -107,7 +107,7 @@ fn options(server: &Server, number: u8, seconds: u64) -> ConnectOptions {
 fn come_back(server: &Server, number: u8) -> Controller {
     let until = Instant::now() + PATIENCE;
     loop {
-        match Controller::connect(server.address(), host(server, number)) {
+        match associate(server.address(), host(server, number)) {
             Ok(controller) => return controller,
             Err(error) => assert!(Instant::now() < until, "{error}"),
         }
@@ -119,7 +119,7 @@ fn come_back(server: &Server, number: u8) -> Controller {
 fn write_anew(server: &Server, held: &Held, blocks: &[u64]) {
     std::thread::scope(|scope| {
         let back = scope.spawn(|| {
-            let second = Controller::connect(server.address(), host(server, 1)).unwrap();
+            let second = associate(server.address(), host(server, 1)).unwrap();
             let _to_the_second_core = TcpStream::connect(server.address()).unwrap();
             assert!(write(&mut second.queue(1, 64).unwrap(), blocks, 0x22));
         });
@@ -137,7 +137,7 @@ fn a_write_of_a_lost_connection_does_not_come_after_the_next_one() {
     let options = |number, seconds| options(&server, number, seconds);
     // Forty writes, more than there are threads: some are with the medium, others wait. Then the
     // host loses patience.
-    let first = Controller::connect(server.address(), options(1, 1)).unwrap();
+    let first = associate(server.address(), options(1, 1)).unwrap();
     let mut queue = first.queue(1, 64).unwrap();
     let blocks: Vec<u64> = (0..40).collect();
     assert!(!write(&mut queue, &blocks, OLD));
@@ -147,8 +147,8 @@ fn a_write_of_a_lost_connection_does_not_come_after_the_next_one() {
     drop(first);
     // It may not come back while its writes are with the medium; another host may.
     std::thread::sleep(Duration::from_millis(300));
-    assert!(Controller::connect(server.address(), options(1, 5)).is_err());
-    drop(Controller::connect(server.address(), options(2, 5)).unwrap());
+    assert!(associate(server.address(), options(1, 5)).is_err());
+    drop(associate(server.address(), options(2, 5)).unwrap());
     held.set(true);
     let second = come_back(&server, 1);
     assert!(write(&mut second.queue(1, 64).unwrap(), &blocks, 0x22));
@@ -166,7 +166,7 @@ fn a_write_of_a_lost_connection_does_not_come_after_the_next_one() {
 fn nothing_more_is_deallocated_for_a_host_that_is_gone() {
     let held = Held::new(false);
     let server = server(&held, 1);
-    let first = Controller::connect(server.address(), options(&server, 1, 1)).unwrap();
+    let first = associate(server.address(), options(&server, 1, 1)).unwrap();
     let mut queue = first.queue(1, 16).unwrap();
     let mut list = [0; 16];
     list[4..8].copy_from_slice(&((SIZE / 512) as u32).to_le_bytes());
@@ -188,7 +188,7 @@ fn a_write_on_another_core_does_not_come_after_the_next_one() {
     let held = Held::new(true);
     let server = server(&held, 2);
     // Connections are dealt to the cores in turn: this is the first core's, its queue the second's.
-    let first = Controller::connect(server.address(), options(&server, 1, 1)).unwrap();
+    let first = associate(server.address(), options(&server, 1, 1)).unwrap();
     let mut stale = first.queue(1, 16).unwrap();
     assert!(!write(&mut stale, &[0], OLD), "the core is held up");
     // The end of the association is seen; the other connection of it is not closed.
@@ -210,7 +210,7 @@ fn what_nobody_has_seen_to_end_does_not_come_after_the_next_one() {
     let mut others = Vec::new();
     let mut skip_a_core = || others.push(TcpStream::connect(server.address()).unwrap());
     skip_a_core();
-    let first = Controller::connect(server.address(), options(&server, 1, 1)).unwrap();
+    let first = associate(server.address(), options(&server, 1, 1)).unwrap();
     skip_a_core();
     let mut stale = first.queue(1, 64).unwrap();
     assert!(!write(&mut stale, &blocks, OLD), "the core is held up");
@@ -227,10 +227,9 @@ fn what_nobody_has_seen_to_end_does_not_come_after_the_next_one() {
 fn a_core_that_stands_still_ends_new_associations_in_the_end() {
     let held = Held::new(true);
     let server = server(&held, 2);
-    let first = Controller::connect(server.address(), options(&server, 1, 1)).unwrap();
+    let first = associate(server.address(), options(&server, 1, 1)).unwrap();
     assert!(!write(&mut first.queue(1, 16).unwrap(), &[0], OLD), "the second core is held up");
-    let refused =
-        Controller::connect(server.address(), host(&server, 2)).map(drop).map_err(|e| e.to_string());
+    let refused = associate(server.address(), host(&server, 2)).map(drop).map_err(|e| e.to_string());
     held.set(true);
     // What it had sent was not read: its system may call that a reset.
     let closed = refused.as_ref().is_err_and(|error| error.contains("closed") || error.contains("reset"));

@@ -1,9 +1,8 @@
 //! A node whose own code fails in the middle of a command: that command ends, and nothing else
 //! does.
 
-use crate::world::{command, connect, host, read, run, serve};
+use crate::world::{associate, command, connect, host, read, run, serve};
 use pumice_blockdev::{BlockDevice, IoError, MemoryDevice};
-use pumice_initiator::Controller;
 use pumice_node::serve::Drive;
 use pumice_nvme::spec::Status;
 use pumice_nvme::spec::opcode::io;
@@ -58,5 +57,5 @@ fn a_command_that_panics_ends_with_internal_error() {
     assert_eq!(read(&mut queue, 1, 1, 1), (Status::SUCCESS, vec![1; 512]));
     drop((queue, controller));
     // No write of it is under way.
-    drop(Controller::connect(server.address(), host(&server, 3)).unwrap());
+    drop(associate(server.address(), host(&server, 3)).unwrap());
 }

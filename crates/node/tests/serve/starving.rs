@@ -1,7 +1,7 @@
 //! Work without end, of a host that may have left: nobody else waits for it, and the node can be
 //! stopped.
 
-use crate::world::{PATIENCE, command, connect, host, run, serve};
+use crate::world::{PATIENCE, associate, command, connect, host, run, serve};
 use pumice_blockdev::{BlockDevice, HookedDevice, MemoryDevice};
 use pumice_initiator::{Command, ConnectOptions, Controller};
 use pumice_node::serve::{Drive, Server};
@@ -49,7 +49,7 @@ fn check(base: u64, stripes: u64) -> (Sqe, Vec<u8>) {
 /// A host that asks for a hundred checks of some minutes each, and waits for none of them.
 fn hog(server: &Server, number: u8) -> Controller {
     let options = ConnectOptions { deadline: Duration::from_secs(1), ..host(server, number) };
-    let controller = Controller::connect(server.address(), options).unwrap();
+    let controller = associate(server.address(), options).unwrap();
     let mut queue = controller.queue(1, 127).unwrap();
     let (sqe, descriptor) = check(SLOW, (SIZE - SLOW) / 4096);
     let mut commands: Vec<Command<'_>> =
@@ -88,7 +88,7 @@ fn commands_of_a_host_that_has_gone_are_given_up() {
         std::thread::sleep(Duration::from_millis(10));
     })]);
     let options = ConnectOptions { deadline: Duration::from_secs(1), ..host(&server, 1) };
-    let controller = Controller::connect(server.address(), options).unwrap();
+    let controller = associate(server.address(), options).unwrap();
     let mut queue = controller.queue(1, 127).unwrap();
     let (sqe, descriptor) = check(SLOW, (SIZE - SLOW) / 4096);
     assert!(queue.execute(sqe, &descriptor, &mut []).is_err());
@@ -134,7 +134,7 @@ fn a_drive_that_hangs_holds_up_neither_other_hosts_nor_the_end() {
     let waits = Arc::clone(&gate);
     let server = serve(vec![drive(move || waits.wait())]);
     let options = ConnectOptions { deadline: Duration::from_secs(1), ..host(&server, 1) };
-    let controller = Controller::connect(server.address(), options).unwrap();
+    let controller = associate(server.address(), options).unwrap();
     let mut queue = controller.queue(1, 127).unwrap();
     let mut into = vec![[0; 512]; 60];
     let mut commands: Vec<Command<'_>> = into
@@ -168,7 +168,7 @@ fn long_commands_on_media_let_short_ones_pass() {
         }
     })]);
     let options = ConnectOptions { deadline: Duration::from_secs(1), ..host(&server, 1) };
-    let controller = Controller::connect(server.address(), options).unwrap();
+    let controller = associate(server.address(), options).unwrap();
     let mut queue = controller.queue(1, 127).unwrap();
     let verify = || command(io::VERIFY, 1, SLOW / 512, 65_536);
     let mut commands: Vec<Command<'_>> =

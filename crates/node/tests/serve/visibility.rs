@@ -1,7 +1,7 @@
 //! What a node says of itself: the counters over HTTP, and the log.
 
-use crate::world::{PATIENCE, command, connect, host, read, run, serve};
-use pumice_initiator::{ConnectOptions, Controller};
+use crate::world::{PATIENCE, associate, command, connect, host, read, run, serve};
+use pumice_initiator::ConnectOptions;
 use pumice_node::serve::{Backend, Drive, Server};
 use pumice_nvme::pdu::{Digests, IcReq, Kind, push};
 use pumice_nvme::spec::opcode::io;
@@ -378,7 +378,7 @@ fn each_association_has_a_line_at_its_begin_and_at_its_end_and_its_commands_have
     }
     assert!(read(&mut queue, 1, 0, 2).0.is_success());
     let nobody = ConnectOptions { hostid: [0; 16], ..options() };
-    assert!(Controller::connect(server.address(), nobody).is_err());
+    assert!(associate(server.address(), nobody).is_err());
     drop((queue, controller));
     let until = Instant::now() + PATIENCE;
     let of = |message: &str| -> Vec<HashMap<String, String>> {

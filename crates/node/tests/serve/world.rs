@@ -1,13 +1,15 @@
 //! A server on loopback, and hosts that connect to it.
 
-use pumice_initiator::{ConnectOptions, Controller, Queue};
+use crate::over::transport;
+use pumice_initiator::{ConnectOptions, Controller, InitiatorError, Queue};
 use pumice_node::NodeOptions;
-use pumice_node::serve::{Drive, HostFaces, Server, Service};
+use pumice_node::serve::{Drive, HostFaces, ServeError, Server, Service};
 use pumice_nvme::controller::Limits;
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_offload::PaceRequest;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// What a host waits, where a test does not say otherwise: long enough for a machine that is busy
@@ -32,17 +34,21 @@ pub(crate) fn serve_at(listen: &[&str], cores: usize, drives: Vec<Drive>) -> Ser
 /// The same, within these bounds.
 pub(crate) fn serve_within(limits: Limits, listen: &[&str], cores: usize, drives: Vec<Drive>) -> Server {
     let listen = listen.iter().map(|address| address.parse().unwrap()).collect();
-    Server::start(Service { listen, limits, cores, ..service(drives) }).unwrap()
+    start(Service { listen, limits, cores, ..service(drives) }).unwrap()
 }
 
 /// A server whose hosts have these faces of the drives.
 pub(crate) fn serve_faces(drives: Vec<Drive>, faces: HostFaces) -> Server {
-    Server::start(Service { faces, ..service(drives) }).unwrap()
+    start(Service { faces, ..service(drives) }).unwrap()
 }
 
 /// A server that keeps a pace.
 pub(crate) fn serve_paced(drives: Vec<Drive>, pacing: PaceRequest) -> Server {
-    Server::start(Service { pacing, ..service(drives) }).unwrap()
+    start(Service { pacing, ..service(drives) }).unwrap()
+}
+
+fn start(service: Service) -> Result<Server, ServeError> {
+    Server::start_over(transport(), service)
 }
 
 fn service(drives: Vec<Drive>) -> Service {
@@ -74,9 +80,14 @@ pub(crate) fn host(server: &Server, number: u8) -> ConnectOptions {
     }
 }
 
+/// Connects an admin queue.
+pub(crate) fn associate(address: SocketAddr, options: ConnectOptions) -> Result<Controller, InitiatorError> {
+    Controller::connect_over(transport(), address, options, None)
+}
+
 /// Connects, with one queue of `entries`. The association ends when the controller goes.
 pub(crate) fn connect(server: &Server, options: ConnectOptions, entries: u16) -> (Controller, Queue) {
-    let controller = Controller::connect(server.address(), options).unwrap();
+    let controller = associate(server.address(), options).unwrap();
     let queue = controller.queue(1, entries).unwrap();
     (controller, queue)
 }

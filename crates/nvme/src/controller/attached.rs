@@ -1,6 +1,5 @@
 //! The namespaces that are attached to each host.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The namespaces that are attached to the controllers of one host. The host cannot use the others.
@@ -55,26 +54,34 @@ impl Attached {
     }
 }
 
-/// The namespaces that are attached to each host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attachments {
-    /// For hosts that are not in `hosts`.
-    pub others: Attached,
-    /// By NQN of the host.
-    pub hosts: BTreeMap<String, Attached>,
+/// The namespaces that are attached to each host: the caller's table is asked, by NQN.
+#[derive(Clone)]
+pub struct Attachments(Arc<dyn Fn(&str) -> Attached + Send + Sync>);
+
+impl std::fmt::Debug for Attachments {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Attachments").finish_non_exhaustive()
+    }
 }
 
 impl Attachments {
+    /// The namespaces that `of` returns for the NQN of a host.
+    #[must_use]
+    pub fn new(of: impl Fn(&str) -> Attached + Send + Sync + 'static) -> Self {
+        Self(Arc::new(of))
+    }
+
     /// All of `namespaces` namespaces for every host.
     #[must_use]
     pub fn all(namespaces: usize) -> Self {
-        Self { others: Attached::new((0..namespaces).map(|_| true)), hosts: BTreeMap::new() }
+        let all = Attached::new((0..namespaces).map(|_| true));
+        Self::new(move |_| all.clone())
     }
 
     /// The namespaces of the host with this NQN.
     #[must_use]
     pub fn of(&self, hostnqn: &str) -> Attached {
-        self.hosts.get(hostnqn).unwrap_or(&self.others).clone()
+        (self.0)(hostnqn)
     }
 }
 
@@ -92,8 +99,8 @@ mod tests {
         let above = |nsid| attached.above(nsid).collect::<Vec<_>>();
         assert_eq!((above(0), above(2), above(4), above(u32::MAX)), (vec![2, 4], vec![4], vec![], vec![]));
         assert_eq!(Attached::new([false]).largest(), 0);
-        let mut of = Attachments::all(2);
-        of.hosts.insert("one".to_owned(), attached.clone());
+        let (all, one) = (Attachments::all(2), attached.clone());
+        let of = Attachments::new(move |nqn| if nqn == "one" { one.clone() } else { all.of(nqn) });
         assert_eq!((of.of("one"), of.of("two").largest()), (attached, 2));
     }
 }

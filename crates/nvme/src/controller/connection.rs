@@ -15,6 +15,7 @@ use super::upcoming::upcoming;
 use crate::pdu::{
     C2hData, Digests, Fatal, Frame, Framing, IcReq, IcResp, Kind, LAST, R2t, Transfer, Violation, frame, push,
 };
+use crate::spec::command::On;
 use crate::spec::connect::{DATA_LEN, Data, Fields};
 use crate::spec::identify::Namespace;
 use crate::spec::log::ErrorEntry;
@@ -339,7 +340,7 @@ impl Connection {
             (State::AwaitIcReq, Kind::IcReq) => self.initialize(frame, out)?,
             (State::AwaitIcReq, _) => return sequence("a PDU before ICReq"),
             (_, Kind::IcReq) => return sequence("a second ICReq"),
-            (State::AwaitConnect, Kind::CapsuleCmd) => self.before_connect(frame, access, out)?,
+            (State::AwaitConnect, Kind::CapsuleCmd) => self.before_connect(frame, access, media, out)?,
             (State::AwaitConnect, _) => return sequence("data before Connect"),
             (_, Kind::CapsuleCmd) => self.capsule(frame, access, media, out)?,
             (_, Kind::H2cData) => self.data(frame, access, media, out)?,
@@ -364,10 +365,11 @@ impl Connection {
         Ok(())
     }
 
-    fn before_connect<A: Access>(
+    fn before_connect<A: Access, M: Media>(
         &mut self,
         frame: &Frame<'_>,
         access: &A,
+        media: &M,
         out: &mut Vec<u8>,
     ) -> Result<(), Violation> {
         let sqe = sqe_of(frame);
@@ -376,7 +378,7 @@ impl Connection {
             return Ok(());
         }
         check_capsule(&sqe, frame)?;
-        match self.connect(&sqe, frame, access) {
+        match self.connect(&sqe, frame, access, media) {
             Ok(cntlid) => {
                 self.state = State::Live;
                 self.deadline = None;
@@ -416,6 +418,12 @@ impl Connection {
         self.take_sqe();
         if !frame.data_good {
             self.respond(&sqe, Status::TRANSIENT_TRANSPORT, 0, out);
+            return Ok(());
+        }
+        let on = if self.is_io_queue() { On::Io } else { On::Admin };
+        if let Err(status) = media.allow(self.sender(), on, &sqe) {
+            self.note(&sqe, status, access);
+            self.respond(&sqe, status, 0, out);
             return Ok(());
         }
         if sqe.opcode() == opcode::FABRICS {

@@ -25,11 +25,12 @@ fn elsewhere(on: On) -> Status {
 
 impl Connection {
     /// Connect: binds the connection to a queue of a controller. Returns the controller's id.
-    pub(super) fn connect<A: Access>(
+    pub(super) fn connect<A: Access, M: Media>(
         &mut self,
         sqe: &Sqe,
         frame: &Frame<'_>,
         access: &A,
+        media: &M,
     ) -> Result<u16, Refusal> {
         let fields = Fields::decode(sqe);
         if !frame.data_good {
@@ -45,6 +46,7 @@ impl Connection {
         if fields.sqsize == 0 || fields.sqsize >= self.limits.queue_depth {
             return Err(bad_parameter(44, false));
         }
+        media.admit(&data).map_err(|status| (status, 0))?;
         let (now, peer) = (self.now, self.peer);
         let queue = access.with(|subsystem| {
             let counters = Arc::clone(subsystem.counters());

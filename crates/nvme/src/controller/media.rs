@@ -2,6 +2,8 @@
 
 use super::upcoming::Upcoming;
 pub use crate::spec::command::Op;
+use crate::spec::command::{On, Sender};
+use crate::spec::connect::Data;
 use crate::spec::{Sqe, Status};
 use pumice_protect::face::FaceCommand;
 
@@ -70,6 +72,23 @@ pub trait Windows: std::fmt::Debug + Send + Sync {
 /// The caller's handling of requests. Each request is answered at once, or later through
 /// [`Connection::complete`](super::Connection::complete) and its siblings, once.
 pub trait Media {
+    /// Checks whether a host may associate.
+    ///
+    /// # Errors
+    /// The status of Connect if it may not.
+    fn admit(&self, _host: &Data) -> Result<(), Status> {
+        Ok(())
+    }
+
+    /// Checks whether the host may send a command. It is asked once for each command, before
+    /// anything is done for it, and before its data are asked for.
+    ///
+    /// # Errors
+    /// The status of the command if it may not.
+    fn allow(&self, _sender: Sender, _on: On, _command: &Sqe) -> Result<(), Status> {
+        Ok(())
+    }
+
     /// Returns whether reads of a namespace need no waiting: then they go to [`lend`](Self::lend)
     /// and [`read_now`](Self::read_now), and are not submitted.
     fn is_immediate(&self, nsid: u32) -> bool;

@@ -46,6 +46,8 @@ statuses! {
     SGL_LENGTH = 0x00F, "data SGL length invalid";
     /// The kind of SGL is not supported.
     SGL_TYPE = 0x011, "SGL descriptor type invalid";
+    /// An admin command: the host may not do that.
+    OPERATION_DENIED = 0x015, "operation denied";
     /// The namespace may not be written.
     WRITE_PROTECTED = 0x020, "namespace is write protected";
     /// The transport damaged the data; trying again is right.

@@ -11,7 +11,6 @@ use pumice_nvme::spec::{Status, opcode::io};
 use pumice_protect::block_format::BlockFormat;
 use pumice_protect::format::{Format, Place, Type};
 use pumice_protect::guard::Guard;
-use std::collections::BTreeMap;
 
 /// Gives namespace 2 blocks of 512 or 4096 bytes with metadata.
 fn protect(world: &World, format: Format) {
@@ -171,9 +170,8 @@ fn a_host_has_the_namespaces_that_are_attached_to_it() {
     for (attached, largest) in [([true, false], 1), ([false, true], 2)] {
         let mut world = World::new(Limits::default());
         let nsid = largest;
-        let hosts = BTreeMap::from([(HOST.to_owned(), Attached::new(attached))]);
-        let others = Attached::new([true, true]);
-        world.shared.0.borrow_mut().set_attachments(Attachments { others, hosts });
+        let of = move |nqn: &str| Attached::new(if nqn == HOST { attached } else { [true, true] });
+        world.shared.0.borrow_mut().set_attachments(Attachments::new(of));
         let (mut admin, mut queue) = queues(&mut world);
         let page = admin.read(&mut world, identify(1, 0), 4096).unwrap();
         assert_eq!(Controller::decode(&page).namespaces, largest);
@@ -209,9 +207,8 @@ fn a_host_has_the_namespaces_that_are_attached_to_it() {
     }
     // Another host has both.
     let mut world = World::new(Limits::default());
-    let hosts = BTreeMap::from([("nqn.2026-11.example:other".to_owned(), Attached::new([true, false]))]);
-    let others = Attached::new([true, true]);
-    world.shared.0.borrow_mut().set_attachments(Attachments { others, hosts });
+    let of = |nqn: &str| Attached::new([true, nqn != "nqn.2026-11.example:other"]);
+    world.shared.0.borrow_mut().set_attachments(Attachments::new(of));
     let (mut admin, _queue) = queues(&mut world);
     assert!(admin.read(&mut world, identify(3, 2), 4096).is_ok());
 }

@@ -46,7 +46,7 @@ pub const TAGS_VOUCH: u8 = 0x98;
 /// Put bytes back beside tags.
 pub const TAGGED_WRITE: u8 = 0x9D;
 
-/// Who may send a command.
+/// Senders of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
     /// Hosts.
@@ -55,7 +55,7 @@ pub enum Sender {
     HostsAndNodes,
 }
 
-/// What dword 12 of a command counts.
+/// Meaning of dword 12 of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
     /// Bytes of its data; 0 if it has none. A node limits them.
@@ -71,9 +71,9 @@ pub struct Command {
     pub opcode: u8,
     /// Its name in `docs/reference/wire-format/offload.md`.
     pub name: &'static str,
-    /// Who may send it.
+    /// Its senders.
     pub sender: Sender,
-    /// What dword 12 counts.
+    /// Meaning of dword 12.
     pub length: Length,
     /// It reads drives or waits for another node, so it may take as long as it likes.
     pub long: bool,

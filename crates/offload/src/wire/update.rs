@@ -22,7 +22,7 @@ const SUM_BYTES: usize = 12;
 const TO_SLOT: u16 = u16::MAX;
 const BLOCK: u64 = 4096;
 
-/// What an update's command has in its dwords.
+/// Dwords of an update's command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UpdateWords {
     /// The namespace.
@@ -291,7 +291,7 @@ mod tests {
         }
     }
 
-    /// What a small RAID-6 write costs over the host's link rests on these.
+    /// These sizes decide the cost of a small RAID-6 write over the host's link.
     #[test]
     fn descriptors_are_small() {
         let mut data = update();

@@ -6,7 +6,7 @@ use pumice_blockdev::{HookedDevice, MemoryDevice};
 use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_initiator::DigestPolicy;
 use pumice_node::serve::Drive;
-use pumice_offload::{Completion, DataNode, DriveId, ErrorKind, Operation, OperationQueue, Tag};
+use pumice_offload::{Completion, DriveId, Drives, ErrorKind, Link, Operation, OperationQueue, Tag};
 use pumice_remote::{Dial, RemoteNode};
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, channel};

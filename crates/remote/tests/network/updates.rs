@@ -6,8 +6,9 @@ use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_initiator::DigestPolicy;
 use pumice_node::serve::{Backend, Drive, Peer, Server};
 use pumice_offload::{
-    DataNode, ErrorKind, Grant, MemoryAddress, Mode, NodeError, Operation, ParityCommand, PathId, PeerRange,
-    Rule, Source, SumTo, Tag, Update, UpdateRecord, UpdateSource, UpdateSum, Window,
+    DataNode, DriveMemory, Drives, ErrorKind, Grant, MemoryAddress, Mode, NodeError, Operation,
+    ParityCommand, ParityEngine, PathId, PeerRange, Presence, Rule, Source, SumTo, Tag, Update, UpdateRecord,
+    UpdateSource, UpdateSum, Updates, Window,
 };
 use pumice_parity::gf;
 use pumice_remote::RemoteNode;
@@ -25,7 +26,7 @@ const PATH: PathId = PathId(3);
 
 /// Drives in memory are written by the cores of their nodes, files by threads.
 #[derive(Debug, Clone, Copy)]
-enum Drives {
+enum Backing {
     Memory,
     Files,
 }
@@ -45,13 +46,13 @@ fn at(offset: u64) -> MemoryAddress {
 
 /// A node with a data member, and the node of a parity, which takes interims from 8192 of this
 /// host's part of its memory on.
-fn pair(drives: Drives) -> Pair {
+fn pair(drives: Backing) -> Pair {
     let folder = tempfile::tempdir().unwrap();
     let drive = |name: &str| {
         let path = folder.path().join(name);
         let backend = match drives {
-            Drives::Memory => Backend::Memory(1 << 20),
-            Drives::Files => {
+            Backing::Memory => Backend::Memory(1 << 20),
+            Backing::Files => {
                 std::fs::File::create(&path).unwrap().set_len(1 << 20).unwrap();
                 Backend::Path(path)
             }
@@ -67,13 +68,13 @@ fn pair(drives: Drives) -> Pair {
     let to = at(memory[1] + 8192);
     let grant = parity.grant(to, 8192).unwrap();
     let range = PeerRange { peer: second.address().to_string(), to, len: 8192, grant };
-    assert!(data.has_updates());
+    assert!(data.updates().is_some());
     data.set_path(PATH, &range).unwrap();
     Pair { _folder: folder, _servers: [first, second], data, parity, memory }
 }
 
 fn both() -> impl Iterator<Item = Pair> {
-    [Drives::Memory, Drives::Files].into_iter().map(pair)
+    [Backing::Memory, Backing::Files].into_iter().map(pair)
 }
 
 fn run(node: &RemoteNode, operation: Operation) -> Result<[u32; 2], NodeError> {

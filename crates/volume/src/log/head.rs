@@ -2,6 +2,7 @@
 
 use super::place::{HEAD_BYTES, HEADS, Region};
 use super::{put, u16_at, u32_at, u64_at};
+use pumice_offload::record::Sums;
 use pumice_raid::Uuid;
 use pumice_units::Role;
 
@@ -10,16 +11,6 @@ const MAGIC: [u8; 8] = *b"PUMSTHED";
 const PLAIN: u32 = 1;
 /// The version that is written.
 const VERSION: u32 = 2;
-
-/// The sums of a generation's records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sums {
-    /// CRC-32C, which a host can choose: logs of earlier versions. They are read, and begin no
-    /// generation.
-    Crc32c,
-    /// Sums under the generation's nonce.
-    Keyed,
-}
 
 /// What tells one superblock of a member from every other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

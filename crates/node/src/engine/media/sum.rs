@@ -20,8 +20,8 @@ impl MediaJob<'_> {
         self.fold.sum(part.stripe).map(|(part, without)| Sum { part, without })
     }
 
-    /// Whether a unit is done: the source whose tags were checked as those of a sum is one, and
-    /// there is nothing to be found.
+    /// Returns whether a unit is done: the source whose tags were checked as those of a sum is one,
+    /// and there is nothing to be found.
     pub(super) fn is_sum(&self, share: &mut Share, unit: &Unit, done: &mut Gathered) -> bool {
         let Some((index, judgement)) = done.if_sum.take() else { return false };
         let is_sum = done.failures.is_empty() && self.is_clean(unit, &done.buffer);
@@ -33,7 +33,7 @@ impl MediaJob<'_> {
         is_sum
     }
 
-    /// Whether there is nothing to be found in a unit of one stripe.
+    /// Returns whether there is nothing to be found in a unit of one stripe.
     fn is_clean(&self, unit: &Unit, buffer: &AlignedBuffer) -> bool {
         let (pitch, len) = (self.shape.pitch(), unit.len());
         let slices: Vec<&[u8]> = (0..self.sources.len()).map(|i| &buffer[i * pitch..][..len]).collect();

@@ -1,6 +1,7 @@
-//! What is read in `node.toml`, and what is refused.
+//! Texts of `node.toml` that are read, and those that are refused.
 
 use super::*;
+use crate::serve::access::HostTable;
 use pumice_protect::format::Place;
 
 #[test]
@@ -72,9 +73,10 @@ fn faces_of_hosts_are_read_and_what_makes_no_sense_is_named() {
     let metadata = drive.tagging.as_ref().unwrap().metadata;
     assert_eq!((metadata.bytes(), metadata.storage_bits()), (64, 12));
     assert_eq!((metadata.place(), drive.storage_tag_mask), (Place::First, 0xFF0));
-    assert!(config.faces.of("nqn.2026-11.example:one").has_visible());
-    assert!(config.faces.of("nqn.2026-11.example:two").is_unchecked());
-    assert_eq!(config.faces.of("nqn.2026-11.example:three"), Faces::default());
+    let table = HostTable::of_faces(config.faces.clone());
+    assert!(table.of("nqn.2026-11.example:one").faces().has_visible());
+    assert!(table.of("nqn.2026-11.example:two").faces().is_unchecked());
+    assert_eq!(table.of("nqn.2026-11.example:three").faces(), Faces::default());
     let large = "[[drive]]\nbackend = 'mem:1MiB'\nblock_size = 4096\npi = 64\npi_type = 2\n";
     assert!(read(&format!("{large}{both}")).is_ok());
     let small = "[[drive]]\nbackend = 'mem:1MiB'\npi = 64\n";

@@ -19,7 +19,7 @@ struct Making {
     searched: bool,
 }
 
-/// What comes next for a round.
+/// The next step of a round.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     /// Nothing, until more connections are closed.
@@ -35,7 +35,7 @@ enum Step {
 #[derive(Debug, Default)]
 pub(super) struct Ending {
     waiting: VecDeque<usize>,
-    /// How many were ever added, and how many of them were taken.
+    /// Number of those that were ever added, and of those that were taken.
     added: u64,
     taken: u64,
     making: Option<Making>,
@@ -50,7 +50,7 @@ impl Ending {
         }
     }
 
-    /// Whether connections wait to be closed, or a round is made.
+    /// Returns whether connections wait to be closed, or a round is made.
     pub(super) fn is_under_way(&self) -> bool {
         self.making.is_some() || !self.waiting.is_empty()
     }

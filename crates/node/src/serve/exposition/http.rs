@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long the head of a request may take to come.
+/// Time that the head of a request may take to come.
 const TO_ASK: Duration = Duration::from_secs(2);
-/// How long an answer may take to be taken.
+/// Time that a client may take to read an answer.
 const TO_TAKE: Duration = Duration::from_secs(5);
 /// Bytes of the head of a request, at most.
 const LONGEST: usize = 8 << 10;
@@ -22,7 +22,7 @@ const LONGEST: usize = 8 << 10;
 const FIELDS: usize = 64;
 /// Requests at a time. One more takes the place of the oldest.
 const REQUESTS: usize = 64;
-/// How long the server sleeps where nobody asks.
+/// Time that the server sleeps while nobody asks.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Listens where the counters are to be served.
@@ -68,10 +68,10 @@ fn run(mut poll: Poll, listener: &TcpListener, shared: &Arc<Shared>) {
 /// A request, and how far it is.
 struct Request {
     stream: TcpStream,
-    /// When what it does now must have been done.
+    /// The deadline of the present step.
     until: Instant,
     head: Vec<u8>,
-    /// What is left of the answer, once there is one.
+    /// The rest of the answer, once there is one.
     answer: Option<VecDeque<u8>>,
 }
 
@@ -101,7 +101,7 @@ impl Request {
         Ok(false)
     }
 
-    /// What it asks for, once that has come.
+    /// The request, once its head has come.
     fn asked(&mut self) -> io::Result<Option<Asked>> {
         let mut part = [0; 1024];
         loop {
@@ -133,7 +133,7 @@ fn answer(asked: Asked, shared: &Arc<Shared>) -> Vec<u8> {
     [head.as_bytes(), body.as_bytes()].concat()
 }
 
-/// What a request asks for.
+/// A request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Metrics,
@@ -141,7 +141,7 @@ enum Asked {
     Nothing(&'static str),
 }
 
-/// What the head of a request asks for; `None` where more of it is to come.
+/// Parses the head of a request; `None` if more of it is to come.
 fn parse(head: &[u8]) -> Option<Asked> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
     let mut request = httparse::Request::new(&mut fields);

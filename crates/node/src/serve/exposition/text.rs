@@ -118,7 +118,7 @@ fn blocks(encoder: &mut DescriptorEncoder<'_>, shared: &Shared, metrics: &Metric
     flash(encoder, shared)
 }
 
-/// What flash drives did and hold; nothing if there is none.
+/// Counters of flash drives; nothing if there is none.
 fn flash(encoder: &mut DescriptorEncoder<'_>, shared: &Shared) -> fmt::Result {
     let counts = shared.devices().iter().enumerate();
     let counts: Vec<(usize, FlashCounts)> =
@@ -176,7 +176,7 @@ fn flash(encoder: &mut DescriptorEncoder<'_>, shared: &Shared) -> fmt::Result {
     gauges(encoder, "pumice_flash_block_erases", "Erases of a block of data", erases)
 }
 
-/// What tags beside drives have done; nothing if no drive has any.
+/// Counters of tags beside drives; nothing if no drive has any.
 fn tags(encoder: &mut DescriptorEncoder<'_>, shared: &Shared) -> fmt::Result {
     let counts = shared.devices().iter().enumerate();
     let counts: Vec<(usize, TagCounts)> =

@@ -44,7 +44,7 @@ impl Class {
 pub(in crate::serve) const BUCKETS: usize = 11;
 const FIRST: u32 = 14;
 
-/// Where a bucket ends, in seconds; the last has no end.
+/// The end of a bucket, in seconds; the last has no end.
 pub(in crate::serve) fn bucket_end(bucket: usize) -> f64 {
     if bucket + 1 == BUCKETS { f64::INFINITY } else { (1_u64 << (FIRST as usize + 2 * bucket)) as f64 * 1e-9 }
 }
@@ -55,7 +55,7 @@ fn bucket_of(ns: u64) -> usize {
     (bits.saturating_sub(FIRST).div_ceil(2) as usize).min(BUCKETS - 1)
 }
 
-/// What the connection has that has most of it, as it was at the last tick.
+/// Figures of the connections that have most of each, as of the last tick.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::serve) struct Fullest {
     /// Bytes of commands under way, and of answers that wait, but for what drives lend.
@@ -86,7 +86,7 @@ struct OpCounts {
     times: [AtomicU64; BUCKETS],
 }
 
-/// What one core has done. Written by that core alone.
+/// Counters of one core. Written by that core alone.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(in crate::serve) struct CoreCounts {
@@ -116,7 +116,7 @@ impl CoreCounts {
         Self { drives: (0..drives).map(|_| Default::default()).collect(), fullest: Default::default() }
     }
 
-    /// What the fullest of its connections have.
+    /// Notes the figures of the fullest of its connections.
     pub(in crate::serve) fn look(&self, fullest: Fullest) {
         let Fullest { flight, unsent, commands } = fullest;
         for (kept, seen) in self.fullest.iter().zip([flight, unsent, commands]) {

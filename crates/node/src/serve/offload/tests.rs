@@ -2,7 +2,7 @@ use super::*;
 use crate::superblocks::written_by_format;
 use pumice_blockdev::MemoryDevice;
 use pumice_nvme::controller::{Identity, Limits, Subsystem};
-use pumice_offload::PaceRequest;
+use pumice_offload::{DriveMemory, PaceRequest};
 use pumice_raid::Metadata;
 use std::sync::Mutex;
 

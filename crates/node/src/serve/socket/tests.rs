@@ -2,6 +2,7 @@
 
 use super::time::UNREAD_LEAST;
 use super::*;
+use crate::serve::access::Shares;
 use crate::serve::handle::CoreHandle;
 use crate::serve::lanes::Lanes;
 use crate::serve::pool::{Policy, Pool};
@@ -22,8 +23,7 @@ fn a_socket_that_is_full_is_left_alone_until_it_has_room() -> io::Result<()> {
     let mut peer = std::net::TcpStream::connect(listener.local_addr()?)?;
     let (stream, local) = (listener.accept()?.0, listener.local_addr()?);
     stream.set_nonblocking(true)?;
-    let stream = TcpStream::from_std(stream);
-    let mut socket = Socket::new(stream, Connection::new(Limits::default(), local, 0), local);
+    let mut socket = Socket::new(stream.into(), Connection::new(Limits::default(), local, 0), local, local);
     socket.out.bytes().resize(64 << 20, 7);
     socket.send(&[]);
     let sent = socket.sent;
@@ -43,9 +43,9 @@ fn a_host_that_takes_next_to_nothing_is_closed_after_half_a_minute() -> io::Resu
     const SECOND: u64 = 1_000_000_000;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let _peer = std::net::TcpStream::connect(listener.local_addr()?)?;
-    let stream = TcpStream::from_std(listener.accept()?.0);
+    let stream = listener.accept()?.0;
     let local = listener.local_addr()?;
-    let mut socket = Socket::new(stream, Connection::new(Limits::default(), local, 0), local);
+    let mut socket = Socket::new(stream.into(), Connection::new(Limits::default(), local, 0), local, local);
     assert!(!socket.is_stuck(0) && !socket.is_stuck(100 * SECOND), "nothing waits");
     socket.out.bytes().extend_from_slice(&[0; 100]);
     assert!(!socket.is_stuck(100 * SECOND) && !socket.is_stuck(129 * SECOND));
@@ -67,8 +67,7 @@ fn a_host_that_takes_a_little_is_not_given_up() -> io::Result<()> {
     let mut peer = std::net::TcpStream::connect(listener.local_addr()?)?;
     let (stream, local) = (listener.accept()?.0, listener.local_addr()?);
     stream.set_nonblocking(true)?;
-    let stream = TcpStream::from_std(stream);
-    let mut socket = Socket::new(stream, Connection::new(Limits::default(), local, 0), local);
+    let mut socket = Socket::new(stream.into(), Connection::new(Limits::default(), local, 0), local, local);
     socket.out.bytes().resize(256 << 20, 7);
     assert!(!socket.gives_up(&[], 0) && !socket.out.is_empty());
     let (mut taken, mut now) = (vec![0; 1 << 20], 0);
@@ -104,7 +103,7 @@ impl Media for NoMedium {
     }
 }
 
-/// What a host says first: ICReq, and Connect of an admin queue.
+/// The first bytes of a host: ICReq, and Connect of an admin queue.
 fn connect_bytes() -> Vec<u8> {
     let digests = Digests::default();
     let data = Data {
@@ -136,7 +135,7 @@ fn what_is_not_taken_from_a_socket_is_not_late() -> io::Result<()> {
     let (stream, local) = (listener.accept()?.0, listener.local_addr()?);
     stream.set_nonblocking(true)?;
     let connection = Connection::new(Limits::default(), local, 0);
-    let mut socket = Socket::new(TcpStream::from_std(stream), connection, local);
+    let mut socket = Socket::new(stream.into(), connection, local, local);
     let mut bytes = connect_bytes();
     let half = bytes.len();
     let keep_alive = Sqe::new(opcode::admin::KEEP_ALIVE, 0);
@@ -173,7 +172,7 @@ fn turn(socket: &mut Socket, shared: &Arc<Shared>) -> io::Result<Turn> {
         engine: &pool,
         control: &pool,
         host: socket.host(),
-        unchecked: false,
+        granted: socket.granted,
         account: account.as_ref(),
         flying: &mut flying,
         unsent: 0,
@@ -203,7 +202,7 @@ fn a_turn_takes_so_many_commands_and_no_more() -> io::Result<()> {
     let (stream, local) = (listener.accept()?.0, listener.local_addr()?);
     stream.set_nonblocking(true)?;
     let connection = Connection::new(Limits::default(), local, 0);
-    let mut socket = Socket::new(TcpStream::from_std(stream), connection, local);
+    let mut socket = Socket::new(stream.into(), connection, local, local);
     let subsystem = shared.subsystem();
     let received =
         socket.connection.receive(0, &connect_bytes(), subsystem, &mut NoMedium, socket.out.bytes());
@@ -233,14 +232,88 @@ fn a_buffer_that_has_grown_takes_nothing_of_what_a_host_has_for_itself() -> io::
     let _peer = std::net::TcpStream::connect(listener.local_addr()?)?;
     let (stream, local) = (listener.accept()?.0, listener.local_addr()?);
     let connection = Connection::new(Limits::default(), local, 0);
-    let mut socket = Socket::new(TcpStream::from_std(stream), connection, local);
+    let mut socket = Socket::new(stream.into(), connection, local, local);
     let subsystem = shared.subsystem();
     socket.connection.receive(0, &connect_bytes(), subsystem, &mut NoMedium, &mut Vec::new());
     socket.receive.resize(FIRST_BUFFER + OWN as usize, 0);
     socket.account_for(&shared);
-    let other = shared.accounts().of(HostKey::new(Ipv4Addr::LOCALHOST.into(), [9; 16]));
+    let other = shared.accounts().of(HostKey::new(Ipv4Addr::LOCALHOST.into(), [9; 16]), &Shares::EACH);
     let _all = other.flight.hold(1 << 30);
     let mine = socket.account.as_ref().map(|account| &account.flight);
     assert!(mine.is_some_and(|flight| flight.has_room(OWN) && !flight.has_room(OWN + 1)));
+    Ok(())
+}
+
+/// A layer that holds bytes, and sends when it is told to.
+#[derive(Debug)]
+struct Holding {
+    socket: pumice_transport::Socket,
+    unsent: Arc<std::sync::atomic::AtomicUsize>,
+}
+
+impl ByteStream for Holding {
+    fn socket(&self) -> &pumice_transport::Socket {
+        &self.socket
+    }
+
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(ErrorKind::WouldBlock.into())
+    }
+
+    fn write_vectored(&mut self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        Ok(pieces.iter().map(|piece| piece.len()).sum())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.unsent() == 0 { Ok(()) } else { Err(ErrorKind::WouldBlock.into()) }
+    }
+
+    fn has_more(&self, _: usize, _: usize) -> bool {
+        false
+    }
+
+    fn is_entangled(&self) -> bool {
+        true
+    }
+
+    fn unsent(&self) -> usize {
+        self.unsent.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn held(&self) -> usize {
+        self.unsent()
+    }
+}
+
+/// Bytes that a layer has taken are not sent: they count for the host, the connection does not end
+/// before it is gone, and a host that does not take it is given up.
+#[test]
+fn bytes_in_a_layer_are_not_sent() -> io::Result<()> {
+    const SECOND: u64 = 1_000_000_000;
+    const HELD: usize = 5 << 20;
+    let shared = crate::serve::workers::tests::shared();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let _peer = std::net::TcpStream::connect(listener.local_addr()?)?;
+    let (stream, local) = (listener.accept()?.0, listener.local_addr()?);
+    let unsent = Arc::new(std::sync::atomic::AtomicUsize::new(HELD));
+    let layer = Holding { socket: stream.into(), unsent: Arc::clone(&unsent) };
+    let connection = Connection::new(Limits::default(), local, 0);
+    let mut socket = Socket::new(Stream::Layered(Box::new(layer)), connection, local, local);
+    let (subsystem, bytes) = (shared.subsystem(), connect_bytes());
+    socket.connection.receive(0, &bytes, subsystem, &mut NoMedium, socket.out.bytes());
+    let answers = socket.out.len() as u64;
+    assert_eq!(turn(&mut socket, &shared)?, Turn::Waits);
+    assert_eq!((socket.sent, socket.out.len()), (answers, 0), "the layer has all of it");
+    let held = socket.account.as_ref().map(|account| account.flight.has_room((128 << 20) - HELD as u64));
+    assert_eq!(held, Some(false), "its bytes count");
+    assert!(!socket.writable, "it waits for the socket");
+    socket.readable();
+    assert!(socket.writable, "either event lets a layer go on");
+    socket.connection.end(EndReason::HostEnded);
+    assert!(turn(&mut socket, &shared)? != Turn::Over, "it is not closed before they are gone");
+    assert!(!socket.is_stuck(0) && socket.is_stuck(30 * SECOND), "the host takes nothing");
+    unsent.store(0, std::sync::atomic::Ordering::Relaxed);
+    assert!(!socket.is_stuck(60 * SECOND));
+    assert_eq!(turn(&mut socket, &shared)?, Turn::Over);
     Ok(())
 }

@@ -4,6 +4,7 @@ use super::{FIRST_BUFFER, Look, Socket, Turn};
 use crate::serve::shared::Shared;
 use pumice_blockdev::BlockDevice;
 use pumice_nvme::controller::EndReason;
+use pumice_transport::ByteStream;
 use std::sync::Arc;
 
 /// A host must take so many bytes of what waits for it in so many nanoseconds, or all of it.
@@ -11,7 +12,7 @@ pub(super) const UNREAD_LEAST: u64 = 64 << 10;
 const UNREAD_PATIENCE: u64 = 30_000_000_000;
 
 impl Socket {
-    /// Whether all was taken that has come: if not, the host is not late with what follows.
+    /// Returns whether all was taken that has come: if not, the host is not late with what follows.
     fn is_heard(&self) -> bool {
         !self.readable && !self.left && self.waits().is_none() && self.has_room(self.in_flight)
     }
@@ -56,17 +57,19 @@ impl Socket {
         self.is_stuck(now)
     }
 
-    /// Whether its host has taken next to nothing of what waits for it, for too long.
+    /// Returns whether its host has taken next to nothing of what waits for it, for too long.
     pub(super) fn is_stuck(&mut self, now: u64) -> bool {
-        if self.out.is_empty() {
+        if self.is_sent() {
             self.stuck = None;
             return false;
         }
-        let (since, sent) = *self.stuck.get_or_insert((now, self.sent));
+        // A stream may have taken what the host has not.
+        let taken = self.sent.saturating_sub(self.stream.unsent() as u64);
+        let (since, before) = *self.stuck.get_or_insert((now, taken));
         if now.saturating_sub(since) < UNREAD_PATIENCE {
             return false;
         }
-        self.stuck = Some((now, self.sent));
-        self.sent - sent < UNREAD_LEAST
+        self.stuck = Some((now, taken));
+        taken.saturating_sub(before) < UNREAD_LEAST
     }
 }

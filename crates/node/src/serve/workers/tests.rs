@@ -1,13 +1,15 @@
 use super::*;
 use crate::NodeOptions;
 use crate::serve::SharedSubsystem;
-use crate::serve::faces::HostFaces;
+use crate::serve::access::{HostFaces, HostTable};
 use crate::serve::offload::Offload;
 use crate::serve::results::QueueId;
+use crate::serve::shared::Gate;
 use crate::watch::WriteWatch;
 use mio::{Poll, Token, Waker};
 use pumice_blockdev::MemoryDevice;
 use pumice_nvme::controller::{Identity, Limits, Subsystem};
+use pumice_transport::Plain;
 use std::net::Ipv4Addr;
 use std::sync::Mutex;
 
@@ -27,7 +29,9 @@ pub(in crate::serve) fn shared_with(size: u64) -> Arc<Shared> {
     let identity = Identity { nqn: name.parse().unwrap(), serial, model, firmware };
     let subsystem = Subsystem::new(identity, Limits::default(), Vec::new());
     let subsystem = SharedSubsystem(Arc::new(Mutex::new(subsystem)));
-    Arc::new(Shared::new(1, subsystem, Limits::default(), Vec::new(), HostFaces::default(), offload, watch))
+    let gate =
+        Gate { access: Arc::new(HostTable::of_faces(HostFaces::default())), transport: Arc::new(Plain) };
+    Arc::new(Shared::new(1, subsystem, Limits::default(), Vec::new(), gate, offload, watch))
 }
 
 /// A command of connection 7 that does nothing yet.
