@@ -139,6 +139,7 @@ impl Intent {
     pub(crate) fn leave(&mut self, bytes: &Range<u64>, sequence: u64) {
         for index in self.regions_of(bytes) {
             if let Some(region) = self.regions.get_mut(&index) {
+                assert!(region.users > 0, "V10: a write leaves a region of the bitmap once");
                 region.users -= 1;
                 region.last = region.last.max(sequence);
             }
@@ -155,7 +156,11 @@ impl Intent {
         let clean: Vec<u64> =
             self.regions.iter().filter(|(_, region)| region.ticks > TICKS).map(|(index, _)| *index).collect();
         for index in clean {
-            self.regions.remove(&index);
+            let region = self.regions.remove(&index);
+            assert!(
+                region.is_some_and(|region| region.users == 0 && region.last <= released),
+                "V9: a bit is cleared when nobody writes its region, and R covers all writes to it"
+            );
             self.set(index, false);
         }
         if let Some(found) = &mut self.found {
@@ -213,7 +218,7 @@ impl Intent {
 
     /// The write under way is done on every member in sync.
     pub(crate) fn written(&mut self) {
-        let writing = self.writing.take().unwrap_or_default();
+        let writing = self.writing.take().expect("V11: a write of bits ends once");
         if let Some(found) = &mut self.found {
             found.durable |= writing.found;
         }
@@ -281,7 +286,9 @@ mod tests {
 
     fn write(intent: &mut Intent) -> bool {
         let any = intent.begin_write().is_some();
-        intent.written();
+        if any {
+            intent.written();
+        }
         any
     }
 

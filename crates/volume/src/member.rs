@@ -82,6 +82,8 @@ pub(crate) struct Member {
     pub(crate) last: SuperblockMark,
     /// The superblock that is announced, with its mark, until it is known to be on the member.
     pub(crate) next: Option<(SuperblockMark, Vec<u8>)>,
+    /// The superblock that its last head announces.
+    pub(crate) headed: Option<SuperblockMark>,
     pub(crate) serial: u64,
     /// `listed` is not on the member yet.
     pub(crate) list_changed: bool,
@@ -107,6 +109,29 @@ fn mark_of(events: u64, bytes: &[u8]) -> SuperblockMark {
 }
 
 impl Member {
+    /// A member that is not there. Superblock and places are those of another one.
+    pub(crate) fn missing(superblock: V1, place: MemberPlace) -> Self {
+        Self {
+            state: State::Failed,
+            superblock,
+            place,
+            space: Space::new(0),
+            bad: BTreeSet::new(),
+            listed: BTreeSet::new(),
+            mended: 0,
+            last: SuperblockMark::default(),
+            next: None,
+            headed: None,
+            serial: 0,
+            list_changed: false,
+            fresh: true,
+            kept: false,
+            under_way: BTreeSet::new(),
+            restored: Window(0),
+            flushing: Window(0),
+        }
+    }
+
     pub(crate) fn here(&self) -> bool {
         self.state != State::Failed
     }
@@ -170,6 +195,8 @@ impl Member {
         let region = self.place.log?;
         self.serial += 1;
         let last = if common.begins { SuperblockMark::NONE } else { self.last };
+        let next = self.next.as_ref().map_or(last, |(mark, _)| *mark);
+        self.headed = Some(next);
         let head = Head {
             serial: self.serial,
             array: pumice_raid::Uuid(self.superblock.set_uuid),
@@ -180,7 +207,7 @@ impl Member {
             released: common.released,
             region,
             last,
-            next: self.next.as_ref().map_or(last, |(mark, _)| *mark),
+            next,
             writer: common.writer,
         };
         Some((head.slot(region.heads()), head.encode()))

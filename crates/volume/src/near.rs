@@ -112,8 +112,8 @@ pub struct StretchStep {
 #[derive(Debug)]
 pub(crate) struct Near {
     pub(crate) nodes: Vec<Option<NodeNumber>>,
+    pub(crate) places: u32,
     pub(crate) free: Vec<u32>,
-    /// Places for stretches.
     pub(crate) free_stretches: Vec<u32>,
     pub(crate) stretch_windows: u64,
     pub(crate) choice: Choice,

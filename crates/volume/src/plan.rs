@@ -91,8 +91,6 @@ pub struct RowState {
     pub absent: BTreeSet<Role>,
     /// Listed as bad: they hold nothing, and become good when they are stored.
     pub bad: BTreeSet<Role>,
-    /// Parity may not fit the data, so it is not updated by differences.
-    pub parity_unfit: bool,
 }
 
 impl RowState {
@@ -187,10 +185,8 @@ impl RowMap {
             outputs.push(Output { role: *role, terms, overlay: true, stored: !state.absent.contains(role) });
         }
         let carried = |role: &Role| !state.absent.contains(role);
-        // A parity without a part in the touched blocks stays as it is, unless it may not fit.
-        let has_part = |i: &usize| {
-            state.parity_unfit || touched.iter().any(|(role, _)| self.encode[*i][role.index()] != 0)
-        };
+        // A parity without a part in the touched blocks stays as it is.
+        let has_part = |i: &usize| touched.iter().any(|(role, _)| self.encode[*i][role.index()] != 0);
         let is_here = |i: &usize| !state.absent.contains(&self.parity[*i]);
         let targets: Vec<usize> = (0..self.parity.len()).filter(is_here).filter(has_part).collect();
         if targets.is_empty() {
@@ -229,7 +225,7 @@ impl RowMap {
         targets: &[usize],
         data: &[Output],
     ) -> Option<RowPlan> {
-        if state.parity_unfit || touched.iter().any(|(role, _)| state.unknown(*role)) {
+        if touched.iter().any(|(role, _)| state.unknown(*role)) {
             return None;
         }
         let mut outputs = data.to_vec();

@@ -97,6 +97,12 @@ impl Space {
 
     /// Takes the place that [`fit`](Self::fit) gave.
     pub(crate) fn take(&mut self, sequence: u64, at: u64, need: u64) {
+        assert!(at + need <= self.len, "V22: a record lies inside its log: {at} + {need}");
+        assert!(self.fit(need) == Some(at), "V23: no record lies over one that counts: {at} + {need}");
+        assert!(
+            self.live.back().is_none_or(|(last, ..)| *last < sequence),
+            "V24: the records of a member lie in the order of their numbers: {sequence}"
+        );
         self.live.push_back((sequence, at, need));
         self.used += need;
         self.at = at + need;
@@ -107,6 +113,7 @@ impl Space {
         while self.live.front().is_some_and(|(sequence, _, _)| *sequence <= released) {
             self.used -= self.live.pop_front().map_or(0, |(_, _, len)| len);
         }
+        assert!(!self.live.is_empty() || self.used == 0, "V25: the room of each record is freed once");
     }
 
     /// Whether a new write may use `need` bytes, if `later` bytes may be needed before anything is

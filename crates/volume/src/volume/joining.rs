@@ -92,6 +92,10 @@ impl Volume {
 
     pub(super) fn join(&mut self, join: Join) {
         let Some(like) = self.members.iter().find(|member| member.state == State::InSync) else { return };
+        assert!(
+            !self.asserts() || !self.counts(),
+            "L11: a device joins when R covers every record, durably, on every member"
+        );
         let old = like.superblock.clone();
         // Of the table in memory: the one on the members may lack what the last join has taken.
         let Some(number) = self.number_for(join.role, &old.dev_roles) else { return };

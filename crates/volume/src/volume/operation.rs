@@ -108,6 +108,11 @@ impl Op {
         }
     }
 
+    /// Whether no action of it is under way.
+    pub(super) fn is_done(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// Blocks of a member that the medium did not give to it.
     pub(super) fn misses(&self, role: Role) -> Rows {
         self.unreadable.get(&role).copied().unwrap_or_default()
@@ -181,11 +186,11 @@ impl Volume {
         };
         match (op.phase, op.kind) {
             _ if op.refused => false,
-            (Phase::Intent, Kind::Write(_)) => self.want_dirty || self.clean && self.dirtying() || !bits(op),
-            (Phase::Voiding, _) => self.want_room,
+            (Phase::Intent, Kind::Write(_)) => self.want.dirty || self.clean && self.dirtying() || !bits(op),
+            (Phase::Voiding, _) => self.want.room,
             (Phase::Room, Kind::Write(_)) => {
                 let first = !self.log_again.is_empty() && op.sequences.is_empty();
-                let full = self.use_log && self.want_room && !self.fits(op);
+                let full = self.use_log && self.want.room && !self.fits(op);
                 !bits(op) || first || full || self.needs_place(op)
             }
             (Phase::Room, _) => self.needs_place(op),
@@ -193,13 +198,14 @@ impl Volume {
         }
     }
 
-    fn bytes_of(&self, window: Window) -> Range<u64> {
+    pub(super) fn bytes_of(&self, window: Window) -> Range<u64> {
         let start = self.windows.start(window);
         start..start + self.windows.bytes()
     }
 
     /// Takes the operation's next step. It has its window and waits for nothing.
     pub(super) fn step(&mut self, id: OpId) {
+        assert!(!self.frozen(), "V15: no operation takes a step while a failure is not recorded");
         let dirty_first = self.keeps(Rule::DirtyFirst);
         let Some(op) = self.ops.get_mut(&id) else { return };
         match op.phase {
@@ -215,7 +221,7 @@ impl Volume {
                 self.ready.insert(id);
             }
             Phase::Intent if self.clean && dirty_first && matches!(op.kind, Kind::Write(_)) => {
-                self.want_dirty = true;
+                self.want.dirty = true;
                 self.ready.insert(id);
             }
             Phase::Intent => self.plan(id),
@@ -322,8 +328,18 @@ impl Volume {
 
     /// All new blocks are in place, or what is read is here.
     fn applied(&mut self, id: OpId) {
-        if let Some(Op { kind: Kind::Read(request), touches, .. }) = self.ops.get(&id) {
-            self.effects.push(Effect::Deliver { op: id, request: *request, touches: touches.clone() });
+        match self.ops.get(&id) {
+            Some(Op { kind: Kind::Read(request), touches, .. }) => {
+                self.effects.push(Effect::Deliver { op: id, request: *request, touches: touches.clone() });
+            }
+            Some(Op { kind: Kind::Write(_), stored, .. }) => {
+                let here = |role: &Role| self.members[role.index()].here();
+                assert!(
+                    !self.asserts() || stored.keys().all(here),
+                    "L6: a write that a member missed ends when it was logged again without the member"
+                );
+            }
+            _ => {}
         }
         self.finish(id, Ok(()));
     }
@@ -333,18 +349,18 @@ impl Volume {
     /// written again, so the window is free when the records are released.
     fn is_void(&mut self, id: OpId) -> bool {
         let sequences = self.ops.get(&id).map_or_else(Vec::new, |op| op.sequences.clone());
-        let released = sequences.last().is_none_or(|last| *last <= self.released);
+        let released = sequences.last().is_none_or(|last| *last <= self.numbers.released());
         if released || !self.use_log || !self.keeps(Rule::FailedIsVoid) {
             return true;
         }
         for sequence in &sequences {
-            self.unapplied.remove(sequence);
+            self.numbers.give_up(*sequence);
         }
         self.unreserve(id);
         if let Some(op) = self.ops.get_mut(&id) {
             op.phase = Phase::Voiding;
         }
-        self.want_room = true;
+        self.want.room = true;
         self.ready.insert(id);
         false
     }
@@ -357,18 +373,22 @@ impl Volume {
         }
         self.unreserve(id);
         let Some(op) = self.ops.remove(&id) else { return };
+        let released = |number: &u64| *number <= self.numbers.released();
+        assert!(
+            !self.asserts() || result.is_ok() || !self.use_log || op.sequences.last().is_none_or(released),
+            "L10: a write that failed after it had logged ends when R covers its records"
+        );
         self.ready.remove(&id);
         for sequence in &op.sequences {
-            self.unapplied.remove(sequence);
-            self.in_place = self.in_place.max(*sequence);
+            self.numbers.placed(*sequence);
             if !self.use_log {
-                self.unlogged_blocks = self.unlogged_blocks.max(*sequence);
+                self.numbers.has_no_blocks(*sequence);
             }
         }
         if result.is_ok() && op.kind.writes() {
             let base = op.window.0 * self.windows.rows;
             // An operation of the volume's own has no number, and a flush may be under way.
-            let number = op.sequences.last().copied().unwrap_or(self.next_sequence);
+            let number = op.sequences.last().copied().unwrap_or(self.numbers.next());
             for (role, rows) in &*op.stored {
                 let member = &mut self.members[role.index()];
                 for row in rows.iter() {
@@ -408,6 +428,7 @@ impl Volume {
 
     fn part_done(&mut self, id: RequestId, result: Result<(), RequestError>) {
         let Some(pending) = self.requests.get_mut(&id) else { return };
+        assert!(pending.left > 0, "V31: a request is answered once, when all its parts have ended");
         pending.left -= 1;
         pending.error = pending.error.or(result.err());
         if pending.left > 0 {
@@ -417,7 +438,7 @@ impl Volume {
         self.requests.remove(&id);
         match (error, fua) {
             (Some(error), _) => self.effects.push(Effect::Answer(id, Err(error))),
-            (None, true) => self.want_flush.push((id, self.in_place)),
+            (None, true) => self.want.flush.push((id, self.numbers.in_place())),
             (None, false) => self.effects.push(Effect::Answer(id, Ok(()))),
         }
     }

@@ -65,7 +65,7 @@ impl Volume {
         let rebuilding = self.members.iter().any(|member| matches!(member.state, State::Rebuilding(_)));
         self.unsaved = if rebuilding { self.unsaved + 1 } else { 0 };
         if self.unsaved >= SAVED {
-            (self.unsaved, self.want_progress) = (0, self.recovery.is_none());
+            (self.unsaved, self.want.progress) = (0, self.recovery.is_none());
         }
     }
 

@@ -100,7 +100,7 @@ impl Volume {
             Stage::Recording => {
                 recovery.stage = Stage::Generation;
                 let (nonce, settled) = (recovery.nonce, recovery.settled);
-                self.released = settled;
+                self.numbers.settle(settled);
                 if self.keeps(Rule::NewGeneration) {
                     self.new_generation(nonce);
                 }

@@ -203,7 +203,7 @@ fn plans_of_a_local_code_keep_the_equations() {
             for split in 0..=gone.len() {
                 let (absent, bad) = gone.split_at(split);
                 let of = |roles: &[Role]| roles.iter().copied().collect::<BTreeSet<Role>>();
-                let state = RowState { absent: of(absent), bad: of(bad), parity_unfit: false };
+                let state = RowState { absent: of(absent), bad: of(bad) };
                 let old: BTreeMap<Role, u8> =
                     row.iter().filter(|(role, _)| !gone.contains(role)).map(|(r, b)| (*r, *b)).collect();
                 for (a, b) in [(0, 0), (0, 1), (2, 5), (4, 4), (1, 3)] {

@@ -11,7 +11,7 @@ use pumice_volume::{Command, Outcome, Refusal};
 
 /// What happens besides a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Case {
+pub(crate) enum Case {
     /// The power goes.
     Crash,
     /// It goes again while the log is replayed.
@@ -112,7 +112,7 @@ impl Drop for Named {
 }
 
 /// One history. What is wrong panics.
-fn history(seed: u64, case: Case, fault: Fault, omit: Option<Rule>) -> World {
+pub(crate) fn history(seed: u64, case: Case, fault: Fault, omit: Option<Rule>) -> World {
     history_of(seed, case, fault, omit, (case == Case::DuringReplay, false))
 }
 
@@ -482,7 +482,7 @@ fn a_write_that_is_in_place_in_part_is_not_planned_again() {
 /// A write logs on some of its members, one node does nothing for it, and then its row cannot be
 /// read: it fails. Another block of the row is written, and the members that did not log the first
 /// write are lost.
-fn a_write_fails_after_it_has_logged(seed: u64, omit: Option<Rule>) -> Option<()> {
+pub(crate) fn a_write_fails_after_it_has_logged(seed: u64, omit: Option<Rule>) -> Option<()> {
     let (level, layout) = (Level::Raid6, Some(Layout::LeftSymmetric));
     let setup = Setup { level, layout, disks: 5, chunk: 4096, stripes: 4, log: true, near: true };
     let mut world = World::new(seed, &setup);
