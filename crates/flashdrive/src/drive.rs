@@ -192,7 +192,7 @@ impl FlashDrive {
 
     fn flush_in_turn(&self, turn: Turn<'_>) -> Result<(), FtlError> {
         let mut state = self.lock();
-        let Some(flush) = state.layer.begin_flush(0)? else { return Ok(()) };
+        let Some(flush) = state.layer.begin_flush()? else { return Ok(()) };
         let number = self.medium.accepted();
         drop(state);
         self.medium.sync_upto(number).map_err(|_| NandError::Failed)?;

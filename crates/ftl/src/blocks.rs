@@ -137,6 +137,7 @@ impl Blocks {
             (ready, used) => ready.or(used)?,
         };
         self.remove_free(block);
+        assert!(self.live(block) == 0, "F5: a block that is taken holds nothing live: {block}");
         self.stream[block as usize] = stream;
         self.state[block as usize] = State::Open;
         Some(BlockId(block))
@@ -260,6 +261,7 @@ impl Blocks {
     }
 
     pub(crate) fn retire(&mut self, block: u32) {
+        assert!(self.live(block) == 0, "F7: a block is retired when no live page lies in it: {block}");
         self.state[block as usize] = State::Retired;
         self.remove_free(block);
     }
@@ -267,6 +269,7 @@ impl Blocks {
     /// All live pages of a block that is no victim any more are gone, by changes with numbers up to
     /// this one.
     pub(crate) fn release(&mut self, block: u32, seq: u64) {
+        assert!(self.live(block) == 0, "F6: a block is free when no live page lies in it: {block}");
         self.state[block as usize] = State::Free;
         (self.free_at[block as usize], self.void_at[block as usize]) = (seq, 0);
         self.insert_free(block);
@@ -274,6 +277,11 @@ impl Blocks {
 
     pub(crate) fn page_born(&mut self, page: Ppn) {
         let block = self.geometry.block_of(page).0;
+        let live = self.live(block);
+        assert!(
+            live < self.geometry.pages_per_block,
+            "F8: a block has no more live pages than pages: {block}"
+        );
         self.live[block as usize] += 1;
         self.all_live += 1;
         self.tell(block);
@@ -287,6 +295,7 @@ impl Blocks {
 
     pub(crate) fn page_died(&mut self, page: Ppn) {
         let block = self.geometry.block_of(page).0;
+        assert!(self.live(block) > 0, "F8: a page dies once: block {block}");
         self.live[block as usize] -= 1;
         self.all_live -= 1;
         self.tell(block);

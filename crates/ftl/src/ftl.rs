@@ -23,7 +23,8 @@ use crate::stats::Stats;
 use crate::tag::{Kind, Tag};
 use crate::victim::{Greedy, Victim};
 use pumice_flash::{BlockId, Nand, NandError, Nanos, Ppn};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
+use std::marker::PhantomData;
 use tails::DurableTails;
 
 /// How long hashes of a page take.
@@ -50,8 +51,6 @@ pub struct Config {
     pub hash: HashTimes,
     /// Free blocks beside those that garbage collection itself may need.
     pub reserve: u32,
-    /// Pages of the write buffer; 0: none.
-    pub buffer: u32,
     /// Pages of open blocks are not looked at in idle time, but left for the next time.
     pub open_blocks_wait: bool,
     /// Who collects garbage.
@@ -78,7 +77,6 @@ impl Config {
             key_bits: 64,
             hash: HashTimes::default(),
             reserve: 1,
-            buffer: 0,
             open_blocks_wait: false,
             placement: Placement::Own,
             wear_spread: 64,
@@ -102,7 +100,7 @@ pub struct Ftl<N, J, C> {
     blocks: Blocks,
     dedup: Dedup,
     open: [OpenBlock; Stream::COUNT],
-    buffer: VecDeque<(u32, C)>,
+    contents: PhantomData<C>,
     stats: Stats,
     /// What the recovery passed over although it was durable: pages whose tag is lost, and logical
     /// pages whose content is.
@@ -190,7 +188,7 @@ where
             blocks: Blocks::new(geometry, journal.reserved(), erased, victim),
             dedup,
             open: [None; Stream::COUNT],
-            buffer: VecDeque::new(),
+            contents: PhantomData,
             stats: Stats::default(),
             lost_tags: BTreeSet::new(),
             lost_contents: BTreeSet::new(),
@@ -245,9 +243,6 @@ where
     /// If the page does not exist, its data are damaged, or are another page's.
     pub fn read(&mut self, lpn: u32, after: Nanos) -> Result<(Option<C>, Nanos), FtlError> {
         self.check(lpn)?;
-        if let Some((_, content)) = self.buffer.iter().rev().find(|(buffered, _)| *buffered == lpn) {
-            return Ok((Some(content.clone()), after));
-        }
         let Some(page) = self.map.lookup(lpn) else { return Ok((None, after)) };
         let read = match self.nand.read(page, after) {
             Ok(read) => read,
@@ -297,6 +292,7 @@ where
     /// If the flash fails.
     pub fn checkpoint_while(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<bool, FtlError> {
         self.sync()?;
+        assert!(self.durable == self.seq - 1, "F16: a checkpoint says nothing that is not durable");
         let seq = self.next_seq();
         let geometry = self.nand.geometry();
         let image = Image { seq, geometry, map: &self.map, blocks: &self.blocks, stats: &self.stats };
@@ -312,7 +308,7 @@ where
 
     /// Whether the last checkpoint says all that the flash holds.
     pub fn is_at_checkpoint(&self) -> bool {
-        self.buffer.is_empty() && self.seq - 1 == self.checkpointed
+        self.seq - 1 == self.checkpointed
     }
 
     /// Whether pages, trims or merges are durable of which no tag says so, or records of which
@@ -364,6 +360,7 @@ where
 
     fn next_seq(&mut self) -> u64 {
         let seq = self.seq;
+        assert!(self.durable < seq, "F15: a number is past all that were given: {seq}");
         self.seq += 1;
         seq
     }

@@ -14,6 +14,7 @@ use crate::header::{BadHeader, Header, MAX_SERIAL};
 use crate::kept::{Contents, Kept, KeptArea, KeptError, Why, is_bad_sector};
 use crate::page::{Found, Page};
 use crate::recovery::Recovery;
+use crate::rules::Rule;
 pub(crate) use change::sizes_for;
 pub use error::{Census, OnStale, Recovered, TagError};
 pub use examine::check_drive;
@@ -183,11 +184,7 @@ impl TagFile {
         file.header.geometry = change::change_over(&file, drive, &recovery)?;
         file.keep_header()?;
         // Both slots: if this one is damaged, the other must not say that the file was closed.
-        #[cfg(test)]
-        let both = recovery.mutation != Some(crate::mutation::Mutation::OneSlot);
-        #[cfg(not(test))]
-        let both = true;
-        if both {
+        if recovery.rules.keep(Rule::BothSlots) {
             file.keep_header()?;
         }
         let log = Log::new(ring, file.header.geometry);

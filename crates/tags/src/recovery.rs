@@ -9,7 +9,9 @@ mod spans;
 use crate::geometry::Geometry;
 use crate::page::{Entry, Opinion, Tag};
 use crate::record::{Change, Record};
+use crate::rules::Rule;
 use crate::sum::Sum;
+use pumice_units::Rules;
 use spans::Spans;
 use std::ops::Range;
 
@@ -54,8 +56,7 @@ pub struct Recovery<'r> {
     /// The newest record of zeros, and the newest of those that are settled.
     zeros: Spans,
     settled_zeros: Spans,
-    #[cfg(test)]
-    pub(crate) mutation: Option<crate::mutation::Mutation>,
+    pub(crate) rules: Rules<Rule>,
 }
 
 impl<'r> Recovery<'r> {
@@ -89,8 +90,7 @@ impl<'r> Recovery<'r> {
             tagged,
             zeros,
             settled_zeros,
-            #[cfg(test)]
-            mutation: None,
+            rules: Rules::all(),
         }
     }
 
@@ -145,8 +145,7 @@ impl<'r> Recovery<'r> {
         let at = version.at as usize;
         match self.change(version) {
             Change::Zeros(_) => found.iter().all(|byte| *byte == 0),
-            #[cfg(test)]
-            Change::Tags { sums, .. } if self.mutation == Some(crate::mutation::Mutation::CrcAlone) => {
+            Change::Tags { sums, .. } if !self.rules.keep(Rule::KeyedSums) => {
                 self.geometry.has_sum(found, sums.of(at))
             }
             Change::Tags { data: Some(data), .. } => data[at * found.len()..][..found.len()] == *found,
@@ -179,8 +178,7 @@ impl<'r> Recovery<'r> {
             return Outcome::Damaged(entry(newest));
         };
         let logged = versions.logged.iter().rev();
-        #[cfg(test)]
-        let logged = logged.filter(|_| self.mutation != Some(crate::mutation::Mutation::HomeOnly));
+        let logged = logged.filter(|_| self.rules.keep(Rule::AsksLog));
         // The newest first: it may be the same data with other tags.
         if let Some(version) = { logged }.find(|version| self.holds(block, version, found)) {
             return Outcome::Is(entry(version));
@@ -274,8 +272,7 @@ impl Recovery<'_> {
     /// Whether a crash can have left these bytes: a mixture of versions, one of the log at least
     /// among them. If not, somebody wrote the block behind the node's back, or it is damaged.
     fn is_torn(&self, versions: &Versions, found: &[u8], home: &Home) -> bool {
-        #[cfg(test)]
-        if self.mutation == Some(crate::mutation::Mutation::EverythingIsTorn) {
+        if !self.rules.keep(Rule::OnlyTorn) {
             return true;
         }
         let logged: Vec<Vec<u8>> = versions.logged.iter().map(|version| self.data(version)).collect();

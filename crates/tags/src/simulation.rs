@@ -1,6 +1,7 @@
 //! Power cuts and kills in virtual time, checked against a plain model; and tests that each
 //! protective step is needed.
 
+mod asserts;
 mod put_back;
 mod session;
 mod world;
@@ -11,9 +12,9 @@ use crate::geometry::{GROUP_PAGES, Geometry};
 use crate::group::Group;
 use crate::kept::KeptError;
 use crate::machine::{Action, Machine, Outcome, Request};
-use crate::mutation::{ALL, Mutation};
 use crate::page::{Entry, Opinion, Origin, Page, Tag};
 use crate::record::{Change, apart};
+use crate::rules::{ALL, Rule};
 use crate::sum::{Sums, keyed};
 use pumice_blockdev::{BlockDevice, FaultyDevice, IoError, TagFault};
 use pumice_durable::{FaultyStore, Medium, Store};
@@ -22,6 +23,7 @@ use pumice_protect::format::Place;
 use pumice_protect::guard::Guard;
 use pumice_protect::metadata::MetadataFormat;
 use pumice_protect::tuple::Tuple;
+use pumice_units::Rules;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
@@ -182,7 +184,7 @@ struct World {
     changes_unit: bool,
     /// Whether records carried the data before the file was opened.
     carried: bool,
-    mutation: Option<Mutation>,
+    rules: Rules<Rule>,
     counts: Counts,
 }
 
@@ -333,13 +335,13 @@ fn metadata(geometry: &Geometry, entry: &Entry) -> Vec<u8> {
     page.metadata(geometry, 0).to_vec()
 }
 
-fn change(geometry: &Geometry, first: u64, data: &[u8], mutation: Option<Mutation>) -> Change {
+fn change(geometry: &Geometry, first: u64, data: &[u8], rules: Rules<Rule>) -> Change {
     let blocks = || (first..).zip(data.chunks(geometry.block_bytes()));
     let all: Vec<u8> =
         blocks().flat_map(|(block, bytes)| metadata(geometry, &entry(geometry, block, bytes))).collect();
     let (tags, others) = apart(geometry, &all);
-    let sums = match mutation {
-        Some(Mutation::CrcAlone) => Sums::Plain(blocks().map(|(_, bytes)| crc32c(bytes)).collect()),
+    let sums = match rules.keep(Rule::KeyedSums) {
+        false => Sums::Plain(blocks().map(|(_, bytes)| crc32c(bytes)).collect()),
         _ => geometry.sums(data),
     };
     Change::Tags { tags, others, sums, data: geometry.carries_data().then(|| data.to_vec()) }
@@ -354,8 +356,8 @@ enum Shape {
 }
 
 /// One drive through several cuts.
-fn round(seed: u64, shape: Shape, mutation: Option<Mutation>) -> Checked<Counts> {
-    let mut world = World::new(seed, shape, mutation);
+fn round(seed: u64, shape: Shape, rules: Rules<Rule>) -> Checked<Counts> {
+    let mut world = World::new(seed, shape, rules);
     for _ in 0..5 {
         let steps = world.random.below(1000);
         world.change_unit();
@@ -430,7 +432,7 @@ fn round(seed: u64, shape: Shape, mutation: Option<Mutation>) -> Checked<Counts>
 fn rounds(seeds: Range<u64>, shape: Shape) -> Counts {
     let mut sum = Counts::default();
     for seed in seeds {
-        let counts = round(seed, shape, None).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        let counts = round(seed, shape, Rules::all()).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         sum.add(&counts);
     }
     sum
@@ -476,10 +478,11 @@ fn no_cut_parts_a_block_from_its_metadata() {
 
 #[test]
 fn each_protective_step_is_needed() {
-    for mutation in ALL {
-        let shape = if mutation.is_of_torn_blocks() { Shape::Blocks } else { Shape::Sectors };
-        let found = (0..10_000).find_map(|seed| round(seed, shape, Some(mutation)).err());
-        println!("{mutation:?}: {found:?}");
-        assert!(found.is_some(), "{mutation:?} makes no difference");
+    for rule in ALL {
+        let shape = if rule.is_of_torn_blocks() { Shape::Blocks } else { Shape::Sectors };
+        let rules = Rules::silently_without(rule);
+        let found = (0..10_000).find_map(|seed| round(seed, shape, rules).err());
+        println!("{rule:?}: {found:?}");
+        assert!(found.is_some(), "{rule:?} makes no difference");
     }
 }

@@ -84,6 +84,8 @@ pub(crate) struct Member {
     pub(crate) next: Option<(SuperblockMark, Vec<u8>)>,
     /// The superblock that its last head announces.
     pub(crate) headed: Option<SuperblockMark>,
+    /// R in its last head.
+    pub(crate) head_released: u64,
     pub(crate) serial: u64,
     /// `listed` is not on the member yet.
     pub(crate) list_changed: bool,
@@ -122,6 +124,7 @@ impl Member {
             last: SuperblockMark::default(),
             next: None,
             headed: None,
+            head_released: 0,
             serial: 0,
             list_changed: false,
             fresh: true,
@@ -196,7 +199,7 @@ impl Member {
         self.serial += 1;
         let last = if common.begins { SuperblockMark::NONE } else { self.last };
         let next = self.next.as_ref().map_or(last, |(mark, _)| *mark);
-        self.headed = Some(next);
+        (self.headed, self.head_released) = (Some(next), common.released);
         let head = Head {
             serial: self.serial,
             array: pumice_raid::Uuid(self.superblock.set_uuid),

@@ -1,5 +1,6 @@
 //! Rules of the house that no linter knows. `xtask/tidy.toml` lists them.
 
+mod asserted;
 mod crates;
 mod modules;
 mod paths;
@@ -87,6 +88,7 @@ fn check(tree: &Tree, rules: &Rules) -> Vec<String> {
     let mut verdict = Verdict::default();
     crates::check(tree, rules, &mut verdict);
     crates::map(tree, &mut verdict);
+    asserted::check(tree, &mut verdict);
     modules::check(tree, rules, &mut verdict);
     for (path, text) in tree {
         text::check(path, text, rules, &mut verdict);

@@ -187,7 +187,7 @@ impl Begun {
                 let data = SharedBuffer::new(buffer, len);
                 Done::Write(Task::Write { offset, data, durable: true, others: Vec::new() })
             }
-            (kept, operation) => panic!("E3: an operation ends as it began: {kept:?}, {operation:?}"),
+            _ => panic!("E3: an operation comes back as it was submitted"),
         }
     }
 

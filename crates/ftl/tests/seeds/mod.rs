@@ -144,7 +144,7 @@ fn overlap<N: Cuttable>(drive: &mut Drive<N>, allowed: &mut Allowed) -> Result<(
     let Some(overlaps) = &mut allowed.overlaps else { return Ok(()) };
     let turn = overlaps.random.below(3) == 0;
     match overlaps.under_way.take() {
-        None if turn => match drive.begin_flush(0)? {
+        None if turn => match drive.begin_flush()? {
             Some(flush) => overlaps.under_way = Some(UnderWay { flush, covers: places }),
             None => allowed.flushed(),
         },
@@ -201,7 +201,8 @@ pub(crate) fn step<N: Cuttable>(
         5 => {
             let number = random.below(1_000_000);
             allowed.set(lpn, Some(number));
-            drive.write_fua(lpn, &content::<N>(number), 0)?;
+            drive.write(lpn, &content::<N>(number), 0)?;
+            drive.flush(0)?;
             allowed.flushed_page(lpn);
         }
         other => {
@@ -236,7 +237,6 @@ pub(crate) fn check<N: Cuttable>(drive: &mut Drive<N>, allowed: &mut Allowed, se
 pub(crate) fn config(random: &mut Random) -> Config {
     let scheme = Scheme::ALL[random.below(Scheme::ALL.len() as u64) as usize];
     Config {
-        buffer: [0, 0, 5][random.below(3) as usize],
         key_bits: [64, 16, 3][random.below(3) as usize],
         checkpoint_every: [40, 200, u64::MAX][random.below(3) as usize],
         wear_spread: [2, 64][random.below(2) as usize],

@@ -2,6 +2,7 @@
 
 use super::{Carried, Carrier, Payload};
 use crate::machine::{Outcome, Request};
+use crate::rules::Rule;
 use crate::view::{View, stretch};
 use pumice_blockdev::{IoError, Judgement};
 use std::ops::Range;
@@ -101,17 +102,16 @@ impl Carrier {
 
     /// Whether no tag has changed since a view was made.
     fn is_current(&self, view: &View) -> bool {
-        #[cfg(test)]
-        if self.shared().machine.mutation == Some(crate::mutation::Mutation::OldViews) {
+        if !self.shared().machine.rules.keep(Rule::CurrentViews) {
             return true;
         }
         self.version.load(Ordering::Acquire) == view.version()
     }
 
-    /// Leaves out a protective step.
+    /// Leaves out a rule.
     #[cfg(test)]
-    pub(crate) fn mutate(&self, mutation: Option<crate::mutation::Mutation>) {
-        self.shared().machine.mutation = mutation;
+    pub(crate) fn keep(&self, rules: pumice_units::Rules<Rule>) {
+        self.shared().machine.rules = rules;
     }
 
     /// Reads that views answered.

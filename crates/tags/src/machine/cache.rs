@@ -97,6 +97,7 @@ impl Cache {
     pub(super) fn unpin(&mut self, groups: Range<u64>) {
         for number in groups {
             let place = self.groups.get_mut(&number).expect("a group that was pinned");
+            assert!(place.pins > 0, "T14: a command lets go of a group of pages once");
             place.pins -= 1;
             if place.pins == 0 && place.pages.is_none() {
                 self.groups.remove(&number);

@@ -3,6 +3,7 @@
 use super::{Machine, Outcome, Request};
 use crate::geometry::Part;
 use crate::page::{Judged, Opinion, Origin, Tag};
+use crate::rules::Rule;
 use pumice_blockdev::Judgement;
 use std::ops::Range;
 
@@ -40,8 +41,7 @@ impl Machine {
     pub fn look(&self, blocks: &Range<u64>, guards: &[u64]) -> Option<Judgement> {
         let here = self.geometry.groups_of(blocks).all(|group| self.cache.has(group));
         let judgement = here.then(|| self.check(blocks.clone(), guards))?;
-        #[cfg(test)]
-        if self.mutation == Some(crate::mutation::Mutation::LookIsFinal) {
+        if !self.rules.keep(Rule::LookUnderLock) {
             return Some(judgement);
         }
         judgement.faulty.is_empty().then_some(judgement)

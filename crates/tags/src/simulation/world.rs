@@ -66,7 +66,7 @@ impl Plain {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, shape: Shape, mutation: Option<Mutation>) -> Self {
+    pub(super) fn new(seed: u64, shape: Shape, rules: Rules<Rule>) -> Self {
         let mut random = Random(seed);
         let guard = Guard::ALL[random.below(3) as usize];
         let mut metadata = MetadataFormat::tuple(guard);
@@ -80,15 +80,14 @@ impl World {
         let block: u32 = if shape == Shape::Sectors { 512 } else { 4096 };
         let size = BLOCKS * u64::from(block);
         // Torn blocks are seldom enough where each round has them.
-        let tears = mutation == Some(Mutation::NoKeptSync);
+        let tears = !rules.keep(Rule::KeptSync);
         let changes_unit = shape != Shape::Sectors && random.one_in(2) && !tears;
         let unit = if changes_unit && random.one_in(2) { 4096 } else { 512 };
         let geometry = Geometry::new(size, block, unit, metadata, 64 << 10).expect("a drive");
         let content: Vec<u8> = (0..size).map(|_| random.next() as u8).collect();
         let drive = FaultyDevice::new("d", content.clone(), random.next());
         drive.set_atomic_unit(unit);
-        let fails =
-            random.one_in(3) || matches!(mutation, Some(Mutation::NoSecondLook | Mutation::RefusedIsSettled));
+        let fails = random.one_in(3) || !rules.keep(Rule::SecondLook) || !rules.keep(Rule::RefusedIsOpen);
         let unwritable = fails.then(|| random.below(BLOCKS));
         if let Some(at) = unwritable.map(|at| at * u64::from(block)) {
             drive.refuse_writes(at..at + u64::from(block));
@@ -124,7 +123,7 @@ impl World {
             model,
             changes_unit,
             carried,
-            mutation,
+            rules,
             counts,
         }
     }
@@ -140,11 +139,11 @@ impl World {
 
     pub(super) fn open(&mut self) -> Checked<(TagFile, Log, Recovered, u64)> {
         let medium = SharedMedium(Arc::new(self.medium.clone()));
-        let flushes = self.mutation != Some(Mutation::NoRecoveryFlush);
+        let flushes = self.rules.keep(Rule::RecoveryFlush);
         let drive = Drive { inner: &self.drive, flushes };
-        let mutation = self.mutation;
+        let rules = self.rules;
         TagFile::open_with(medium, &drive, "serial", 7, OnStale::Fail, |recovery| {
-            recovery.mutation = mutation;
+            recovery.rules = rules;
         })
         .map_err(|error| format!("open: {error}"))
     }
@@ -180,7 +179,7 @@ impl World {
         // One group, beside those in use.
         let cached = 8 + self.random.below(8) as usize;
         let mut machine = Machine::new(self.geometry, last, cached);
-        machine.mutation = self.mutation;
+        machine.rules = self.rules;
         let (jobs, commands, read) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         let (slow_checkpoints, slow_loads) = (self.random.one_in(4), self.random.one_in(4));
         let stepped = self.random.one_in(2);

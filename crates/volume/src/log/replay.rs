@@ -94,7 +94,7 @@ struct Judge {
 impl Judge {
     /// Judges the records of one write that are there.
     fn write(&mut self, sequence: u64, parts: &[&LoggedBlocks]) {
-        assert!(self.out.released < sequence, "V32: replay takes writes in the order of their numbers");
+        assert!(self.out.released < sequence, "V16: replay takes writes in the order of their numbers");
         self.out.released = sequence;
         let have: BTreeSet<Role> = parts.iter().map(|found| found.record.role).collect();
         let listed = parts.iter().flat_map(|found| &found.record.members);

@@ -428,7 +428,7 @@ impl Volume {
 
     fn part_done(&mut self, id: RequestId, result: Result<(), RequestError>) {
         let Some(pending) = self.requests.get_mut(&id) else { return };
-        assert!(pending.left > 0, "V31: a request is answered once, when all its parts have ended");
+        assert!(pending.left > 0, "V12: a request is answered once, when all its parts have ended");
         pending.left -= 1;
         pending.error = pending.error.or(result.err());
         if pending.left > 0 {

@@ -62,11 +62,23 @@ impl Volume {
                 }
             }
             Step::Heads if running.horizon > self.numbers.released() => {
+                self.may_release(running);
                 self.numbers.release(running.horizon);
                 self.free_records(running.horizon);
             }
             Step::Heads | Step::BadBlocks | Step::Rebuilt => {}
         }
+    }
+
+    /// Asserts what was waited for before R rises.
+    fn may_release(&self, running: &Procedure) {
+        let has_it = |member: &Member| member.place.log.is_none() || member.head_released >= running.horizon;
+        let all = self.members.iter().filter(|member| member.here()).all(has_it);
+        assert!(!self.asserts() || all, "L4: R is durable on every member in sync before it counts");
+        assert!(
+            !self.asserts() || !matches!(running.goal, Goal::Update(Change::Failed)),
+            "L8: the update that records a failure does not raise R"
+        );
     }
 
     /// Frees the room of records up to a number, on every member.

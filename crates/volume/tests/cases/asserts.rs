@@ -22,7 +22,9 @@ fn assertions_name_the_rule_that_crashes_break() {
     for (rule, name, case) in [
         (Rule::OneWrite, "L2", Crash),
         (Rule::RecordsFirst, "L1", Crash),
+        (Rule::HorizonEverywhere, "L4", MemberLost),
         (Rule::FlushWaits, "L7", MemberLost),
+        (Rule::FailureBeforeHorizon, "L8", FailedMidWrite),
         (Rule::LogAgain, "L6", FailedMidWrite),
         (Rule::BlocksWhileDegraded, "L5", Degraded),
         (Rule::HeadsFirst, "L9", Crash),
