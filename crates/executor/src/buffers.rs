@@ -179,23 +179,7 @@ impl Buffers {
             ([], _) => targets.iter_mut().for_each(|target| target.fill(0)),
             ([(_, 1)], [target]) => target.copy_from_slice(sources[0]),
             (_, [target]) if terms.iter().all(|(_, factor)| *factor == 1) => kernels.xor(&sources, target),
-            _ => {
-                let factors =
-                    outputs.iter().flat_map(|output| output.terms.iter().map(|(_, factor)| *factor));
-                let factors: Vec<u8> = factors.collect();
-                match Matrix::new(outputs.len(), sources.len(), &factors) {
-                    Ok(matrix) => kernels.generate(&matrix, &sources, targets),
-                    // More terms than a matrix has columns.
-                    Err(_) => {
-                        for (target, factors) in targets.iter_mut().zip(factors.chunks(sources.len())) {
-                            target.fill(0);
-                            for (source, factor) in sources.iter().zip(factors) {
-                                pumice_parity::gf::add_scaled(target, source, *factor);
-                            }
-                        }
-                    }
-                }
-            }
+            _ => weighted_sum(kernels, outputs, &sources, targets),
         }
     }
 
@@ -220,6 +204,22 @@ impl Buffers {
             }
         }
         pieces
+    }
+}
+
+/// Fills targets with sums of the same blocks, with factors of their own.
+fn weighted_sum(kernels: Kernels, outputs: &[Output], sources: &[&[u8]], targets: &mut [&mut [u8]]) {
+    let factors = outputs.iter().flat_map(|output| output.terms.iter().map(|(_, factor)| *factor));
+    let factors: Vec<u8> = factors.collect();
+    if let Ok(matrix) = Matrix::new(outputs.len(), sources.len(), &factors) {
+        return kernels.generate(&matrix, sources, targets);
+    }
+    // More terms than a matrix has columns.
+    for (target, factors) in targets.iter_mut().zip(factors.chunks(sources.len())) {
+        target.fill(0);
+        for (source, factor) in sources.iter().zip(factors) {
+            pumice_parity::gf::add_scaled(target, source, *factor);
+        }
     }
 }
 

@@ -142,6 +142,12 @@ impl Kept {
         self.asked.values_mut().for_each(|asked| asked.pieces.clear());
     }
 
+    /// The status that the last round has left, with the reasons of the hold.
+    fn status_of_hold(&self) -> Option<Status> {
+        let errors = self.errors.iter().chain(self.why_held()).cloned().collect();
+        Some(Status { errors, ..self.status.clone()? })
+    }
+
     /// Waits, without a round, until the members are there; `None`: the volume is to end.
     pub(crate) fn wait(&mut self, inbox: &Receiver<Message>, hold_timeout: Duration) -> Option<Box<Back>> {
         self.held.get_or_insert_with(Instant::now);
@@ -165,9 +171,8 @@ impl Kept {
                 }
                 Ok(message @ (Message::Request { .. } | Message::Settle(_))) => self.late.push_back(message),
                 Ok(Message::Status(reply)) => {
-                    if let Some(status) = self.status.clone() {
-                        let errors = self.errors.iter().chain(self.why_held()).cloned().collect();
-                        drop(reply.send(Status { errors, ..status }));
+                    if let Some(status) = self.status_of_hold() {
+                        drop(reply.send(status));
                     }
                 }
                 Ok(message @ (Message::Stop(_) | Message::Abandon(_))) => {

@@ -146,16 +146,15 @@ impl Opening {
                 Ok(engine) => engine,
                 Err(error) if is_served => {
                     kept.note(&error);
-                    let Some(back) = kept.wait(&self.inbox, self.options.hold_timeout) else {
-                        // Of those who wait, only who has abandoned it is told.
-                        for reply in kept.stopping {
-                            let _ = reply.send(());
+                    match kept.wait(&self.inbox, self.options.hold_timeout) {
+                        Some(back) => {
+                            kept.restarted |= back.restarted;
+                            (self.survey, attempts) = (back.survey, 0);
+                            continue;
                         }
-                        return;
-                    };
-                    kept.restarted |= back.restarted;
-                    (self.survey, attempts) = (back.survey, 0);
-                    continue;
+                        // Of those who wait, only who has abandoned it is told.
+                        None => return tell(kept.stopping),
+                    }
                 }
                 // If nobody listens, nobody wants the volume.
                 Err(error) => return drop(self.begun.send(Err(error))),
@@ -179,11 +178,7 @@ impl Opening {
                     let waiting = engine.waiting_for_the_end();
                     // The queues are closed before anybody hears of it: the devices are free.
                     drop(engine);
-                    for reply in waiting {
-                        // Who has gone does not wait.
-                        let _ = reply.send(());
-                    }
-                    return;
+                    return tell(waiting);
                 }
             }
         }
@@ -285,6 +280,14 @@ impl Opening {
         let messages = (&self.inbox, self.ended.clone());
         let nodes = (nodes, Epochs::of(members.values().map(|found| &found.drive))?);
         Ok(Engine::new(volume, carrier, messages, facts, nodes, timing, Arc::clone(&self.shared.0)))
+    }
+}
+
+/// Tells those who wait for the end of a volume.
+fn tell(waiting: Vec<SyncSender<()>>) {
+    for reply in waiting {
+        // Who has gone does not wait.
+        let _ = reply.send(());
     }
 }
 

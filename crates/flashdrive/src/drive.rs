@@ -288,14 +288,7 @@ impl FlashDrive {
                 Source::Zeros => buf[page].fill(0),
                 Source::Held(data) => buf[page].copy_from_slice(data.as_ref()),
                 Source::At(first, _) => {
-                    let block = self.layout.geometry().block_of(*first);
-                    let follows = |(n, source): (u32, &Source)| match source {
-                        Source::At(page, sum) if page.0 == first.0 + n => {
-                            (self.layout.geometry().block_of(*page) == block).then_some(*sum)
-                        }
-                        _ => None,
-                    };
-                    let sums: Vec<u32> = (0..).zip(&sources[at..]).map_while(follows).collect();
+                    let sums = self.run(*first, &sources[at..]);
                     let end = at + sums.len();
                     self.read_run(lpns.start + at as u32, *first, &sums, &mut buf[at * PAGE..end * PAGE])?;
                     at = end;
@@ -305,6 +298,17 @@ impl FlashDrive {
             at += 1;
         }
         Ok(())
+    }
+
+    /// The sums of the pages, from the first source on, that follow each other in one block.
+    fn run(&self, first: Ppn, sources: &[Source]) -> Vec<u32> {
+        let geometry = self.layout.geometry();
+        let block = geometry.block_of(first);
+        let follows = |(n, source): (u32, &Source)| match source {
+            Source::At(page, sum) if page.0 == first.0 + n && geometry.block_of(*page) == block => Some(*sum),
+            _ => None,
+        };
+        (0..).zip(sources).map_while(follows).collect()
     }
 
     /// Changes a part of a page.
