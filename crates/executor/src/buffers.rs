@@ -22,13 +22,13 @@ struct Run {
 }
 
 impl Run {
-    /// What lies in the first bytes of a buffer.
+    /// Takes the first bytes of a buffer.
     fn new(role: Role, rows: Range<u32>, bytes: AlignedBuffer) -> Self {
         let len = rows.len() * BYTES;
         Self { role, rows, bytes: SharedBuffer::new(bytes, len) }
     }
 
-    /// Where rows of it lie.
+    /// The place of rows of it.
     fn within(&self, rows: &Range<u32>) -> Range<usize> {
         let first = span(&self.rows).start;
         span(rows).start - first..span(rows).end - first
@@ -63,7 +63,7 @@ fn find<'r>(runs: &'r Runs, role: Role, rows: &Range<u32>) -> (&'r Run, Range<us
 /// A part of the answer to a read.
 #[derive(Debug)]
 pub(crate) struct Piece {
-    /// Where it begins in the answer.
+    /// The place where it begins in the answer.
     pub(crate) at: usize,
     pub(crate) bytes: SharedBuffer,
 }
@@ -223,8 +223,8 @@ fn weighted_sum(kernels: Kernels, outputs: &[Output], sources: &[&[u8]], targets
     }
 }
 
-/// Whether outputs are sums of the same blocks, with factors of their own, and nothing is laid over
-/// them.
+/// Returns whether outputs are sums of the same blocks, with factors of their own, and nothing is
+/// laid over them.
 fn are_alike(one: &Output, other: &Output) -> bool {
     let blocks = |output: &Output| output.terms.iter().map(|(term, _)| *term).collect::<Vec<_>>();
     !one.overlay && !other.overlay && !one.terms.is_empty() && blocks(one) == blocks(other)

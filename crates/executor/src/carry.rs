@@ -42,11 +42,11 @@ struct Joined {
 struct Link {
     node: Arc<dyn DataNode>,
     queue: Box<dyn OperationQueue>,
-    /// What is not handed over yet, or found the queue full.
+    /// Operations that are not handed over yet, or found the queue full.
     waiting: VecDeque<(Tag, Operation)>,
 }
 
-/// What became of an operation.
+/// The outcome of an operation.
 pub(crate) enum Came {
     /// Rows were read.
     Rows { op: OpId, role: Role, rows: Range<u32>, buffer: AlignedBuffer },
@@ -154,12 +154,12 @@ impl Carrier {
         self.places.get(&role).map(|(_, drive)| drive)
     }
 
-    /// Whether nothing is under way.
+    /// Returns whether nothing is under way.
     pub(crate) const fn is_idle(&self) -> bool {
         self.under_way == 0
     }
 
-    /// Whether an action has an operation that is under way, or waits for one before it.
+    /// Returns whether an action has an operation that is under way, or waits for one before it.
     pub(crate) fn has_begun(&self, action: ActionId) -> bool {
         self.actions.get(action.place()).is_some_and(Option::is_some)
     }
@@ -264,7 +264,7 @@ impl Carrier {
         self.issue(action, role, Task::Store { from, offset, len });
     }
 
-    /// What went over the links to all nodes.
+    /// The traffic of the links to all nodes.
     pub(crate) fn traffic(&self) -> QueueTraffic {
         let sum = |a: QueueTraffic, b: QueueTraffic| QueueTraffic {
             sent: a.sent + b.sent,

@@ -28,7 +28,7 @@ pub(crate) struct Joining {
     pub(crate) lies_there: Option<[u8; 16]>,
 }
 
-/// Why an array takes no more devices.
+/// The reason why an array takes no more devices.
 pub(crate) const NO_NUMBER: &str = "max_dev: the array has no number left for it";
 
 /// Works out a new member's superblock from one that is in sync. `like` is read from the medium;
@@ -166,7 +166,7 @@ impl Joining {
         self.kept.as_ref().map(|_| &self.superblock)
     }
 
-    /// Why it is refused if it cannot come back as it is.
+    /// The reason why it is refused if it cannot come back as it is.
     pub(crate) fn stale(&self) -> ControlError {
         let what = "set_uuid is this array's, and it cannot come back as it is";
         let why = format!("{what}; --force takes it as a new one");

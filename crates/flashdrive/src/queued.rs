@@ -68,7 +68,7 @@ impl<M: Medium> Queued<M> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why nothing is written any more, if that is so.
+    /// The reason why nothing is written any more, if that is so.
     pub(crate) fn failure(&self) -> Option<String> {
         self.state().failure.clone()
     }
@@ -148,7 +148,7 @@ impl<M: Medium> Queued<M> {
         self.0.medium.sync().inspect_err(|error| self.fail("making writes durable", error))
     }
 
-    /// Whether a write that has not been made touches these bytes.
+    /// Returns whether a write that has not been made touches these bytes.
     pub(crate) fn holds(&self, offset: u64, len: usize) -> bool {
         self.state().outbox.touches(offset, len)
     }

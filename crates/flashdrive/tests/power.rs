@@ -26,7 +26,7 @@ struct File {
     ended: Cell<bool>,
     random: RefCell<Random>,
     syncs: Cell<u32>,
-    /// Whether it cannot be read now, as a device that is gone.
+    /// True if it cannot be read now, as a device that is gone.
     deaf: Cell<bool>,
 }
 
@@ -324,7 +324,7 @@ trait Killable: Cuttable {
     /// The number of the last write to the file that was accepted.
     fn accepted(&self) -> u64;
 
-    /// Whether the writes up to this number have been made.
+    /// Returns whether the writes up to this number have been made.
     fn is_done(&self, number: u64) -> bool;
 
     /// Makes some writes, or none.
@@ -457,7 +457,7 @@ fn a_log_page_that_is_written_again_keeps_the_records_it_had() {
     }
 }
 
-/// Whether there were so many writes.
+/// Returns whether there were so many writes.
 fn some_are_made(next: Next, count: u32, order: u32) -> bool {
     let config = Config::new(LOGICAL, Scheme::None);
     let (nand, journal) = <PostedFlash as Cuttable>::new(0, 1, false);

@@ -57,7 +57,7 @@ impl Map {
         self.mapped
     }
 
-    /// Where a logical page is.
+    /// The place of a logical page.
     #[must_use]
     pub fn lookup(&self, lpn: u32) -> Option<Ppn> {
         match self.to.get(lpn) {

@@ -117,8 +117,8 @@ impl TagFile {
         Err(if old { BadHeader::Version(OLD_SLOTS.version) } else { BadHeader::Magic }.into())
     }
 
-    /// Whether [`open`](Self::open) would take it if it were as long as [`sizes_for`] wants it.
-    /// Nothing is written.
+    /// Returns whether [`open`](Self::open) would take it if it were as long as [`sizes_for`] wants
+    /// it. Nothing is written.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -212,7 +212,7 @@ impl TagFile {
         Ok((file, log, Recovered { log_read: !is_ended, stale, ..Recovered::default() }, 0))
     }
 
-    /// What the blocks of a drive say of its tags, which nobody uses. Nothing is written.
+    /// The evidence of a drive's blocks about its tags, which nobody uses. Nothing is written.
     ///
     /// # Errors
     /// As [`open`](Self::open).

@@ -47,7 +47,7 @@ impl Locks {
         granted
     }
 
-    /// Whether a command has its blocks, and shares them with no other.
+    /// Returns whether a command has its blocks, and shares them with no other.
     pub(crate) fn has_alone(&self, id: u64) -> bool {
         self.entries.iter().any(|entry| entry.id == id && entry.granted && entry.exclusive)
     }

@@ -58,7 +58,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// Whether it changes neither blocks nor tags.
+    /// Returns whether it changes neither blocks nor tags.
     const fn is_of_reading(&self) -> bool {
         matches!(self, Self::Read | Self::Sweep | Self::Judge { .. } | Self::ReadMetadata)
     }
@@ -71,7 +71,7 @@ pub enum Action {
     Load {
         /// For this command.
         id: u64,
-        /// Which.
+        /// The groups.
         groups: Vec<u64>,
     },
     /// Append records to the log, in this order, and sync it: [`Machine::committed`].
@@ -91,9 +91,9 @@ pub enum Action {
     Release(u64),
     /// A command has ended.
     Done {
-        /// Which.
+        /// The command.
         id: u64,
-        /// How.
+        /// The outcome.
         outcome: Outcome,
     },
 }
@@ -208,7 +208,7 @@ impl Machine {
         &self.lost
     }
 
-    /// Whether the tag file has failed: writes are refused.
+    /// Returns whether the tag file has failed: writes are refused.
     #[must_use]
     pub const fn has_failed(&self) -> bool {
         self.failed

@@ -32,7 +32,7 @@ pub(crate) enum Rule {
     Kept,
     /// The copies that recovery keeps are synced before it writes over the blocks.
     KeptSync,
-    /// What a look finds without a lock is looked at again.
+    /// Findings of a look without a lock are looked at again.
     LookUnderLock,
     /// Opening writes both slots of the header.
     BothSlots,
@@ -50,7 +50,7 @@ pub(crate) enum Rule {
 
 #[cfg(test)]
 impl Rule {
-    /// Whether it matters only if records carry the data.
+    /// Returns whether it matters only if records carry the data.
     pub(crate) const fn is_of_torn_blocks(self) -> bool {
         matches!(self, Self::OnlyTorn | Self::Kept | Self::KeptSync | Self::KeptStays | Self::HeadsCleared)
     }

@@ -113,23 +113,24 @@ impl BlockDevice for Drive<'_> {
     }
 }
 
-/// What a plain model knows of a block.
+/// The knowledge of a plain model about a block.
 #[derive(Debug, Clone)]
 struct Plain {
-    /// What was written, oldest first; the first is what was there when the session began.
+    /// The versions that were written, oldest first; the first is what was there when the session
+    /// began.
     versions: Vec<Vec<u8>>,
     /// The tag and the other metadata that each was written with. `None` if a write that failed
     /// may have left others, and for the first.
     entries: Vec<Option<Entry>>,
-    /// What the block has after all commands so far, in their order.
+    /// The entry of the block after all commands so far, in their order.
     present: Option<Entry>,
-    /// Whether the first fits its tag, if it has one.
+    /// True if the first fits its tag, if it has one.
     fits: bool,
     /// The newest that was acknowledged.
     acknowledged: usize,
     /// The newest that must survive.
     durable: usize,
-    /// Whether the first has a tag, as of the start of the session.
+    /// True if the first has a tag, as of the start of the session.
     tagged: bool,
 }
 
@@ -141,7 +142,7 @@ struct Job {
     numbers: Vec<u64>,
     full: bool,
     low: bool,
-    /// What is left to be written of a commit.
+    /// The runs of a commit that are left to be written.
     runs: Vec<(u64, Vec<u8>)>,
     loaded: Vec<Group>,
     read: Option<Vec<u8>>,
@@ -180,9 +181,9 @@ struct World {
     /// A block that the drive takes no writes of.
     unwritable: Option<u64>,
     model: Vec<Plain>,
-    /// What the drive is said to write all or nothing changes between two openings.
+    /// The unit that the drive is said to write all or nothing changes between two openings.
     changes_unit: bool,
-    /// Whether records carried the data before the file was opened.
+    /// True if records carried the data before the file was opened.
     carried: bool,
     rules: Rules<Rule>,
     counts: Counts,
@@ -271,10 +272,10 @@ impl Counts {
     }
 }
 
-/// What came onto the drive behind the node's back.
+/// The blocks that were written behind the node's back.
 struct Behind {
     bytes: Vec<u8>,
-    /// Whether a run of it is that of a version which the node was writing.
+    /// True if a run of it is that of a version which the node was writing.
     like_torn: bool,
 }
 
@@ -289,7 +290,7 @@ struct Session<'w> {
     at_once: BTreeSet<u64>,
     /// Reads that the machine does not know of yet.
     looks: BTreeSet<u64>,
-    /// What commands have read whose tags are to come.
+    /// The blocks that commands have read whose tags are to come.
     read: BTreeMap<u64, Vec<(u64, Vec<u8>)>>,
     next: u64,
     /// Checkpoints come last, so that the log gets full.

@@ -1,4 +1,4 @@
-//! What the members say when a volume begins, and what follows.
+//! The words of the members when a volume begins, and their consequences.
 //!
 //! `docs/reference/on-disk/stripe-log.md`, *Replay*, has the steps.
 
@@ -15,12 +15,12 @@ use pumice_raid::superblock::v1::{RESYNC_DONE, V1};
 use pumice_units::{Role, Rules};
 use std::collections::BTreeSet;
 
-/// What was read from one device.
+/// The contents of one device that was read.
 #[derive(Debug, Clone)]
 pub struct MemberLook {
     /// Its superblock.
     pub superblock: V1,
-    /// Where things lie on it.
+    /// The places of things on it.
     pub place: MemberPlace,
     /// The head of its stripe log.
     pub head: Option<Head>,
@@ -34,7 +34,7 @@ pub struct MemberLook {
     pub bad: BTreeSet<u64>,
 }
 
-/// What was found.
+/// The findings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// Something else ran the array since the log was written.
@@ -69,8 +69,8 @@ pub enum Rule {
     FailureBeforeHorizon,
     /// After a failure a write goes on only with what is left of its members.
     LogAgain,
-    /// What the nodes have made stays as it is made: a write that may be in place in part is not
-    /// planned again.
+    /// New blocks that the nodes have made stay as they are made: a write that may be in place in
+    /// part is not planned again.
     KeepMade,
     /// A write that was logged and failed stays in its window until replay would not take it.
     FailedIsVoid,
@@ -103,11 +103,11 @@ pub enum Rule {
     AwayFirst,
     /// A block whose record is damaged is unknown until it is computed.
     ErasedIsUnknown,
-    /// When a device joins, the horizon covers every record there is.
+    /// The horizon covers every record there is when a device joins.
     HorizonBeforeJoin,
     /// Blocks that are listed as bad are not read by a stretch.
     StretchAvoidsBad,
-    /// What a stretch has read of a member that fails meanwhile does not count.
+    /// Blocks that a stretch has read of a member that fails meanwhile do not count.
     StretchEnds,
     /// A stretch reads no member that has only some of its windows.
     StretchAllOrNone,
@@ -119,7 +119,7 @@ pub enum Rule {
     BitsOfAll,
     /// A member that is back gets the bits that it may have missed.
     BitsOfReturned,
-    /// What a medium did not give is asked for again before it is written.
+    /// Blocks that a medium did not give are asked for again before they are written.
     AsksAgain,
 }
 
@@ -134,7 +134,7 @@ pub(crate) enum Dirty {
 }
 
 impl Dirty {
-    /// How many windows it has.
+    /// The number of its windows.
     fn windows(self, layout: &dyn RowLayout, bitmap: &[u8]) -> u64 {
         match self {
             Self::None => 0,
@@ -144,7 +144,7 @@ impl Dirty {
     }
 }
 
-/// What a volume begins with.
+/// The state with which a volume begins.
 #[derive(Debug)]
 pub struct Assembly {
     pub(crate) members: Vec<Option<MemberLook>>,
@@ -167,7 +167,7 @@ pub struct Assembly {
     pub(crate) bitmap: Vec<u8>,
     pub(crate) rules: Rules<Rule>,
     pub(crate) writer: u128,
-    /// What was found.
+    /// The findings.
     pub report: Report,
 }
 
@@ -271,8 +271,8 @@ fn by_role(layout: &dyn RowLayout, looks: Vec<MemberLook>, sb: &V1) -> (Vec<Opti
     (members, behind)
 }
 
-/// Whether the log that was found is of the array as it is, and whether there is any. Of an array
-/// that is opened without its log, heads count for nothing from now on.
+/// Returns whether the log that was found is of the array as it is, and whether there is any. Of an
+/// array that is opened without its log, heads count for nothing from now on.
 fn heed_log(
     members: &mut [Option<MemberLook>],
     sb: &V1,
@@ -378,8 +378,8 @@ fn check(layout: &dyn RowLayout, looks: &[MemberLook], sb: &V1, use_log: bool) -
     Ok(())
 }
 
-/// Whether the newest superblocks are those that the heads know, and whether there is any head of a
-/// log that had begun.
+/// Returns whether the newest superblocks are those that the heads know, and whether there is any
+/// head of a log that had begun.
 fn whose(members: &[Option<MemberLook>], events: u64) -> (bool, bool) {
     let newest = members.iter().flatten().filter(|look| look.superblock.events == events);
     let heads: Vec<(Head, bool)> =
@@ -431,7 +431,7 @@ fn logs(members: &[Option<MemberLook>], generation: u64) -> Vec<LoggedMember> {
     out
 }
 
-/// Which windows are dirty: those of regions with a bit, or all if the bitmap does not say.
+/// The windows that are dirty: those of regions with a bit, or all if the bitmap does not say.
 fn dirty_of(members: &[Option<MemberLook>]) -> Dirty {
     let region = |look: &MemberLook| {
         let bitmap = look.bitmap.as_ref().filter(|bitmap| bitmap.overridden().is_none())?;
@@ -448,7 +448,7 @@ fn dirty_of(members: &[Option<MemberLook>]) -> Dirty {
     }
 }
 
-/// How many windows lie in regions whose bit is set.
+/// The number of windows in regions whose bit is set.
 fn dirty_windows(layout: &dyn RowLayout, bitmap: &[u8], region: u64) -> u64 {
     let windows = Windows::new(layout);
     let regions = (windows.count * windows.bytes()).div_ceil(region);

@@ -115,7 +115,7 @@ impl Intent {
         }
     }
 
-    /// Whether the bits of these bytes are durable.
+    /// Returns whether the bits of these bytes are durable.
     pub(crate) fn durable(&self, bytes: &Range<u64>) -> bool {
         self.regions_of(bytes).all(|index| match self.regions.get(&index) {
             Some(region) => region.durable,

@@ -1,4 +1,4 @@
-//! What a volume keeps of one member, and md's structures on it.
+//! A volume's state of one member, and md's structures on it.
 
 use crate::log::{Head, NoRoom, Region, Space, Sums, SuperblockMark, region};
 use crate::rows::{BLOCK, Window};
@@ -8,7 +8,7 @@ use pumice_raid::superblock::v1::{RESYNC_DONE, ROLE_FAULTY, V1};
 use pumice_units::{Role, SECTOR};
 use std::collections::BTreeSet;
 
-/// Where things lie on a member, in bytes from the start of the device.
+/// The places of things on a member, in bytes from the start of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemberPlace {
     /// The superblock.
@@ -42,7 +42,7 @@ impl MemberPlace {
     }
 }
 
-/// What a member is to the volume.
+/// The state of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// It holds what it should.
@@ -53,7 +53,7 @@ pub(crate) enum State {
     Failed,
 }
 
-/// What the heads of all members say alike.
+/// Fields that the heads of all members have alike.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CommonHead {
     pub(crate) generation: u64,
@@ -101,7 +101,7 @@ pub(crate) struct Member {
     pub(crate) flushing: Window,
 }
 
-/// What tells a superblock from others, from its bytes.
+/// The mark that tells a superblock from others, from its bytes.
 pub(crate) fn mark(superblock: &V1) -> SuperblockMark {
     mark_of(superblock.events, &superblock.encode())
 }
@@ -139,7 +139,7 @@ impl Member {
         self.state != State::Failed
     }
 
-    /// Whether it holds good data in `window`, but for bad blocks.
+    /// Returns whether it holds good data in `window`, but for bad blocks.
     pub(crate) fn has(&self, window: Window) -> bool {
         match self.state {
             State::InSync => true,
@@ -260,8 +260,9 @@ pub fn bad_blocks_of(areas: &[pumice_raid::area::Area], place: &MemberPlace) -> 
     out
 }
 
-/// Whether what one superblock says of the members leads to what `array`, the newest, says, and not
-/// to another end: some drives may have been run without the others, and those without them.
+/// Returns whether what one superblock says of the members leads to what `array`, the newest, says,
+/// and not to another end: some drives may have been run without the others, and those without
+/// them.
 ///
 /// Another device that was a member then is one still; and no device is one that had failed by
 /// then, for numbers are given anew only when no member is missing, or none is left.

@@ -1,4 +1,4 @@
-//! Who may work on a window: any number of readers, or one that writes, first come, first served.
+//! The locks of windows: any number of readers, or one that writes, first come, first served.
 
 use crate::rows::Window;
 use std::collections::{BTreeMap, VecDeque};
@@ -49,7 +49,7 @@ impl Sequencer {
         admitted
     }
 
-    /// Whether an operation has a window, and no other has it.
+    /// Returns whether an operation has a window, and no other has it.
     pub(crate) fn is_alone(&self, op: OpId, window: Window) -> bool {
         self.queues.get(&window).is_some_and(|queue| queue.exclusive && queue.holders == [op])
     }

@@ -42,7 +42,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stretch::Stretch;
 
-/// Who waits for an action.
+/// The owner that waits for an action.
 #[derive(Debug, Clone, Copy)]
 enum Owner {
     Op(OpId),
@@ -60,7 +60,7 @@ struct Pending {
     fua: bool,
 }
 
-/// What is wanted of the procedures.
+/// Wishes to the procedures.
 #[derive(Debug, Default)]
 struct Wants {
     dirty: bool,
@@ -126,7 +126,7 @@ pub struct Volume {
     rebuilt: Option<Role>,
     /// A member that is rebuilt, and whose superblocks may not say so yet.
     recording: Option<Role>,
-    /// How many more windows of members may be restored; `None`: all.
+    /// The number of windows of members that may still be restored; `None`: all.
     may_restore: Option<u64>,
     /// Windows of a stretch, at most.
     most_restored: u64,
@@ -228,7 +228,7 @@ impl Volume {
         self.failing.iter().copied().collect()
     }
 
-    /// Whether the superblocks say that nothing is being written.
+    /// Returns whether the superblocks say that nothing is being written.
     #[must_use]
     pub const fn is_clean(&self) -> bool {
         self.clean
@@ -240,8 +240,8 @@ impl Volume {
         self.events
     }
 
-    /// Whether members may have writes in their caches alone: no flush covers them, and their
-    /// blocks are not in the log.
+    /// Returns whether members may have writes in their caches alone: no flush covers them, and
+    /// their blocks are not in the log.
     #[must_use]
     pub const fn rests_on_caches(&self) -> bool {
         self.numbers.rest_on_caches()
@@ -282,7 +282,7 @@ impl Volume {
         }
     }
 
-    /// What is to be done, in the order in which it was decided.
+    /// The effects that are to be carried out, in the order in which they were decided.
     pub fn effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
@@ -392,7 +392,7 @@ impl Volume {
         self.rules.keep(rule)
     }
 
-    /// Whether assertions of rules that a test can leave out are checked.
+    /// Returns whether assertions of rules that a test can leave out are checked.
     const fn asserts(&self) -> bool {
         self.rules.are_asserted()
     }

@@ -107,7 +107,7 @@ pub(super) enum Done {
     Write(Task),
 }
 
-/// What a task was for that has failed.
+/// The purpose of a task that has failed.
 #[derive(Debug)]
 pub(super) enum Failed {
     /// A run of rows was read of a window that begins at `at`.

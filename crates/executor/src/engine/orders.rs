@@ -1,4 +1,4 @@
-//! What a volume is told to do beside requests: members that fail or join, claims.
+//! Orders to a volume beside requests: members that fail or join, claims.
 
 use super::Engine;
 use crate::back::Sought;

@@ -51,14 +51,14 @@ where
         Some(self.seq - 1).filter(|last| *last > self.durable)
     }
 
-    /// Whether the changes up to this number are durable.
+    /// Returns whether the changes up to this number are durable.
     pub fn is_durable(&self, number: u64) -> bool {
         number <= self.durable
     }
 
-    /// Whether a flush would keep writes from waiting: few blocks are erased, and others could be
-    /// once what made them free is durable. Or so much is not durable that a recovery would take
-    /// long to read it.
+    /// Returns whether a flush would keep writes from waiting: few blocks are erased, and others
+    /// could be once what made them free is durable. Or so much is not durable that a recovery
+    /// would take long to read it.
     pub fn wants_flush(&self) -> bool {
         let half = self.config.erase_at_once as usize / 2;
         let (erased, others) = self.blocks.free_by_erase();

@@ -70,7 +70,7 @@ where
         Ok(now)
     }
 
-    /// How many pages wait to be looked at in idle time.
+    /// The number of pages that wait to be looked at in idle time.
     pub fn waiting(&self) -> usize {
         self.dedup.waiting()
     }

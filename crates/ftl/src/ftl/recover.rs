@@ -29,12 +29,12 @@ const NUMBERS_AHEAD: u64 = 1 << 32;
 /// Logical pages from one word about how far it is to the next.
 const TOLD_EVERY: u32 = 1 << 20;
 
-/// Where the data of a logical page are.
+/// The place of the data of a logical page.
 #[derive(Debug, Clone, Copy)]
 enum Target {
     Own(Ppn),
     Shared(Ppn, u64),
-    /// What it held last is lost, or what replaced it is.
+    /// The last content is lost, or that which replaced it.
     Lost,
 }
 
@@ -42,13 +42,13 @@ enum Target {
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     page: Ppn,
-    /// Whose data it holds; none if those of an object.
+    /// The logical page whose data it holds; none if those of an object.
     lpn: Option<u32>,
     birth: u64,
     seq: u64,
 }
 
-/// Where a content was programmed.
+/// The place where a content was programmed.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     seq: u64,
@@ -56,19 +56,19 @@ struct Place {
     as_object: bool,
 }
 
-/// What is known beyond the checkpoint.
+/// The knowledge beyond the checkpoint.
 #[derive(Debug, Default)]
 struct Knowledge {
     facts: Facts,
     /// The newest place of each content, by birth.
     places: HashMap<u64, Place>,
     copies: Copies,
-    /// When each block was last about to be erased.
+    /// The number at which each block was last about to be erased.
     void_before: BTreeMap<u32, u64>,
-    /// Which those are: each mapped page asks.
+    /// The blocks that are void: each mapped page asks.
     void: Vec<bool>,
-    /// How often each block was about to be erased, and the generation of its new pages, if they
-    /// say one.
+    /// The number of times that each block was about to be erased, and the generation of its new
+    /// pages, if they say one.
     erased: HashMap<u32, u32>,
     generations: HashMap<u32, u16>,
     highest: u64,
@@ -84,20 +84,20 @@ impl Knowledge {
         self.places.get(&birth).map(|place| place.page)
     }
 
-    /// Where the content of a write is. The record of a merge may be lost while the copy that was
-    /// moved as an object is kept.
+    /// The place of the content of a write. The record of a merge may be lost while the copy that
+    /// was moved as an object is kept.
     fn written(&self, birth: u64) -> Option<Target> {
         let place = self.places.get(&birth)?;
         Some(if place.as_object { Target::Shared(place.page, birth) } else { Target::Own(place.page) })
     }
 
-    /// Whether what a page held at the checkpoint is void. Everything that replaced it was durable
-    /// before that was recorded.
+    /// Returns whether what a page held at the checkpoint is void. Everything that replaced it was
+    /// durable before that was recorded.
     fn is_void(&self, geometry: Geometry, page: Ppn) -> bool {
         self.void.get(geometry.block_of(page).0 as usize).copied().unwrap_or_default()
     }
 
-    /// How often a block was erased: so often at the checkpoint.
+    /// The number of times that a block was erased: so often at the checkpoint.
     fn erases(&self, block: u32, before: u32) -> u32 {
         match self.generations.get(&block) {
             Some(generation) => {
@@ -273,7 +273,7 @@ fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
     Ok(live_pages(ftl, found))
 }
 
-/// What a logical page holds: the newest fact whose content is there, or what it had at the
+/// The content of a logical page: the newest fact whose content is there, or what it had at the
 /// checkpoint.
 fn settle<N: Nand<Page: Bytes, Oob = Tag>>(
     ftl: &mut Ftl<N, NandJournal, N::Page>,
@@ -377,7 +377,7 @@ fn live_pages<N: Nand<Page: Bytes, Oob = Tag>>(
     live
 }
 
-/// Where a logical page's content of the checkpoint is now.
+/// The place where a logical page's content of the checkpoint is now.
 fn at_checkpoint(lpn: u32, found: &Found, known: &Knowledge, geometry: Geometry) -> Option<Target> {
     let unless_void = |page, target| if known.is_void(geometry, page) { Target::Lost } else { target };
     let target = match entry_of(found.checkpoint.table[lpn as usize])? {

@@ -59,7 +59,7 @@ pub struct NandJournal {
     log_durable: u32,
 }
 
-/// What a page of the log says besides its records.
+/// The fields of a page of the log besides its records.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     seq: u64,

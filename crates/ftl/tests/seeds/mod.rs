@@ -41,7 +41,7 @@ thread_local! {
     pub(crate) static CRC_ALONE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How drives of such pages sum them.
+/// The sums of drives of such pages.
 pub(crate) fn sums(page_bytes: u32) -> Sums {
     if CRC_ALONE.get() { Sums::Crc32c } else { Sums::keyed(&Secret([0x5E; 32]), page_bytes) }
 }
@@ -54,11 +54,12 @@ pub(crate) fn content<N: Cuttable>(number: u64) -> N::Page {
     bytes.into()
 }
 
-/// What each logical page may read: its content at the last flush, and all that it was given since.
+/// The contents that each logical page may read: its content at the last flush, and all that it was
+/// given since.
 pub(crate) struct Allowed {
     pub(crate) now: Vec<Option<u64>>,
     pub(crate) since: Vec<Vec<Option<u64>>>,
-    /// How many contents before those in `since` each page had.
+    /// The number of contents before those in `since` that each page had.
     before: Vec<usize>,
     /// Flushes during which other operations go on.
     overlaps: Option<Overlaps>,

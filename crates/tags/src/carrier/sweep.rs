@@ -39,7 +39,7 @@ impl Carrier {
         }
     }
 
-    /// Whether a view has the tags of some blocks, now if not before.
+    /// Returns whether a view has the tags of some blocks, now if not before.
     fn shows(&self, view: &mut View, blocks: &Range<u64>) -> bool {
         let groups = self.geometry.groups_of(blocks);
         if view.has(self.number, &groups) && self.is_current(view) {
@@ -100,7 +100,7 @@ impl Carrier {
         judgement
     }
 
-    /// Whether no tag has changed since a view was made.
+    /// Returns whether no tag has changed since a view was made.
     fn is_current(&self, view: &View) -> bool {
         if !self.shared().machine.rules.keep(Rule::CurrentViews) {
             return true;

@@ -169,7 +169,7 @@ impl Recovering<'_> {
     }
 }
 
-/// Whether a block can be read; an error if the drive fails as a whole.
+/// Returns whether a block can be read; an error if the drive fails as a whole.
 pub(super) fn can_read(drive: &dyn BlockDevice, offset: u64, bytes: &mut [u8]) -> Result<bool, IoError> {
     match drive.read_at(offset, bytes) {
         Ok(()) => Ok(true),

@@ -4,7 +4,7 @@ use super::{Action, Machine};
 use crate::group::StoredGroup;
 use crate::rules::Rule;
 
-/// How far a checkpoint is.
+/// The step of a checkpoint.
 #[derive(Debug)]
 enum Step {
     Idle,
@@ -44,12 +44,12 @@ impl Checkpoint {
         matches!(self.step, Step::Idle)
     }
 
-    /// Whether every record up to this one was released, or had nothing to free.
+    /// Returns whether every record up to this one was released, or had nothing to free.
     pub(super) const fn has_released(&self, last: u64) -> bool {
         last <= self.released
     }
 
-    /// Whether nothing may be appended to the log now: it is full, or being released.
+    /// Returns whether nothing may be appended to the log now: it is full, or being released.
     pub(super) const fn holds_log(&self) -> bool {
         self.full || matches!(self.step, Step::Releasing { .. })
     }
@@ -168,7 +168,7 @@ mod tests {
     use crate::record::Change;
     use pumice_protect::guard::Guard;
 
-    /// What the drive, the log and the pages do, but for data that are held back.
+    /// The drive, the log and the pages, but for data that are held back.
     struct Carried {
         machine: Machine,
         last: u64,

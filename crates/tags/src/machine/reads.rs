@@ -1,4 +1,4 @@
-//! What is said of blocks that were read, and what becomes of their tags.
+//! The judgement of blocks that were read, and their new tags.
 
 use super::{Machine, Outcome, Request};
 use crate::geometry::Part;
@@ -22,8 +22,8 @@ impl Machine {
         outcome
     }
 
-    /// Whether the pages of some blocks are in memory, so that a [look](Self::look) at these has
-    /// what it needs. Their tuples are brought into the caches.
+    /// Returns whether the pages of some blocks are in memory, so that a [look](Self::look) at
+    /// these has what it needs. Their tuples are brought into the caches.
     #[must_use]
     pub fn can_look(&self, blocks: &Range<u64>) -> bool {
         let here = self.geometry.groups_of(blocks).all(|group| self.cache.has(group));

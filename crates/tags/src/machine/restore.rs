@@ -15,7 +15,7 @@ impl Machine {
         self.go(id);
     }
 
-    /// What a test has instead: the tags are taken at once, if the pages are here.
+    /// The change that a test has instead: the tags are taken at once, if the pages are here.
     pub(super) fn with_early_tags(&self, blocks: &std::ops::Range<u64>, request: Request) -> Request {
         let here = || self.geometry.groups_of(blocks).all(|group| self.cache.has(group));
         match request {

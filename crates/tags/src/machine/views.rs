@@ -1,4 +1,4 @@
-//! Whether the pages in the tag file say the same as those in memory.
+//! Pages in the tag file that say the same as those in memory.
 
 use super::Machine;
 use crate::geometry::GROUP_PAGES;

@@ -214,8 +214,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Whether a block may be refused: the drive does not take writes of it, or it was written with
-    /// a tag that it does not fit.
+    /// Returns whether a block may be refused: the drive does not take writes of it, or it was
+    /// written with a tag that it does not fit.
     fn is_excused(&self, block: u64) -> bool {
         let geometry = &self.world.geometry;
         geometry.block_bytes() > 512 && self.world.unwritable == Some(block)

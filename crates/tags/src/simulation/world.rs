@@ -21,7 +21,7 @@ impl Plain {
         }
     }
 
-    /// Whether a block with this version's bytes may differ from its tag.
+    /// Returns whether a block with this version's bytes may differ from its tag.
     pub(super) fn may_differ(&self, geometry: &Geometry, version: usize) -> bool {
         if version == 0 {
             return !self.fits;
@@ -31,12 +31,12 @@ impl Plain {
         !self.entries[version].as_ref().is_some_and(fits)
     }
 
-    /// Whether the block may differ from its tag while commands are under way.
+    /// Returns whether the block may differ from its tag while commands are under way.
     pub(super) fn is_odd(&self, geometry: &Geometry) -> bool {
         (self.acknowledged..self.versions.len()).any(|version| self.may_differ(geometry, version))
     }
 
-    /// Whether a block with these bytes may have this tag after a cut.
+    /// Returns whether a block with these bytes may have this tag after a cut.
     pub(super) fn explains(&self, geometry: &Geometry, block: u64, bytes: &[u8], entry: &Entry) -> bool {
         let same = |version: &usize| self.versions[*version] == bytes;
         (self.durable..self.versions.len()).filter(same).any(|version| {
@@ -259,7 +259,7 @@ impl World {
         }
     }
 
-    /// What came behind the node's back is still there, or a kept block.
+    /// Blocks that were written behind the node's back are still there, or kept.
     fn check_behind(&mut self, behind: &BTreeMap<u64, Behind>) -> Checked<()> {
         let size = self.geometry.block_bytes();
         let medium = SharedMedium(Arc::new(self.medium.clone()));
@@ -288,9 +288,9 @@ impl World {
         Ok(())
     }
 
-    /// Whether a block that is no version was left so for a reason: it is torn, and there was no
-    /// room to keep it, or it had no tag and only zeros arrived, or it had the tag of what it is
-    /// now.
+    /// Returns whether a block that is no version was left so for a reason: it is torn, and there
+    /// was no room to keep it, or it had no tag and only zeros arrived, or it had the tag of what
+    /// it is now.
     fn is_left(&self, block: u64, content: &[u8], verdict: Opinion) -> bool {
         let run = self.geometry.run_bytes();
         let plain = &self.model[block as usize];

@@ -1,4 +1,4 @@
-//! Where a log lies on a member, and the room in it.
+//! The place where a log lies on a member, and the room in it.
 
 use crate::rows::BLOCK;
 use pumice_raid::area::Area;
@@ -24,7 +24,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// Where the first head lies: directly behind the records.
+    /// The place of the first head: directly behind the records.
     #[must_use]
     pub const fn heads(&self) -> u64 {
         self.start + self.len
@@ -42,7 +42,8 @@ pub struct NoRoom {
     pub free: u64,
 }
 
-/// Where the records of a member lie: behind everything that its superblock places before the data.
+/// The place of the records of a member: behind everything that its superblock places before the
+/// data.
 ///
 /// # Errors
 /// If less than the least size is free.
@@ -66,7 +67,7 @@ pub fn region(superblock: &Superblock) -> Result<Region, NoRoom> {
     Ok(Region { start: data - HEADS * HEAD_BYTES - len, len })
 }
 
-/// Which part of a region holds records that count.
+/// The part of a region that holds records that count.
 #[derive(Debug, Clone)]
 pub(crate) struct Space {
     len: u64,
@@ -82,7 +83,7 @@ impl Space {
         Self { len, at: 0, live: VecDeque::new(), used: 0 }
     }
 
-    /// Where a record of `need` bytes would go.
+    /// The place where a record of `need` bytes would go.
     pub(crate) fn fit(&self, need: u64) -> Option<u64> {
         match self.live.front() {
             None if need <= self.len - self.at => Some(self.at),
@@ -116,9 +117,9 @@ impl Space {
         assert!(!self.live.is_empty() || self.used == 0, "V25: the room of each record is freed once");
     }
 
-    /// Whether a new write may use `need` bytes, if `later` bytes may be needed before anything is
-    /// released, in records of `largest` bytes at most. A record does not go around the end, so up
-    /// to two of them are lost there.
+    /// Returns whether a new write may use `need` bytes, if `later` bytes may be needed before
+    /// anything is released, in records of `largest` bytes at most. A record does not go around the
+    /// end, so up to two of them are lost there.
     pub(crate) fn admits(&self, need: u64, later: u64, largest: u64) -> bool {
         self.used + need + later + 2 * largest + BLOCK <= self.len && self.fit(need).is_some()
     }

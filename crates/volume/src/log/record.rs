@@ -10,13 +10,13 @@ use pumice_units::Role;
 const MAGIC: [u8; 8] = *b"PUMSTLOG";
 const SUMS_AT: usize = 64;
 const LIST_AT: usize = 128;
-/// Where the sum of a header lies: 8 bytes.
+/// The place of the sum of a header: 8 bytes.
 const SUM_AT: usize = BLOCK as usize - 8;
 /// Bytes of a stripe of the keyed sums. A header is summed to the end of the stripe that ends its
 /// list; behind it lie zeros.
 const STRIPE: usize = 512;
 
-/// What a record holds.
+/// The contents of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// The blocks that are to stand in place.
@@ -25,10 +25,10 @@ pub enum Kind {
     Intent,
 }
 
-/// What a record says, but for the sums of its blocks.
+/// A record, but for the sums of its blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// What it holds.
+    /// The kind of its contents.
     pub kind: Kind,
     /// The member on which it lies.
     pub role: Role,
@@ -51,9 +51,9 @@ pub struct Record {
 /// A record that was found whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedBlocks {
-    /// What it says.
+    /// The contents of it.
     pub record: Record,
-    /// Where its first block lies, from the start of the device.
+    /// The place of its first block, from the start of the device.
     pub blocks_at: u64,
 }
 
@@ -181,7 +181,7 @@ impl Record {
     }
 }
 
-/// What a generation's nonce gives for the sums of its records.
+/// Secrets that a generation's nonce gives for the sums of its records.
 ///
 /// A host chooses the blocks that are logged and knows what it wrote before, so it could make
 /// blocks, and blocks that look like headers, that fit any sum which it can compute.

@@ -1,11 +1,11 @@
-//! What is to be done with the records that a crash left.
+//! The judgement of the records that a crash left.
 
 use super::record::{Kind, LoggedBlocks};
 use crate::rows::{Rows, Window};
 use pumice_units::Role;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What one member's log holds.
+/// The contents of one member's log.
 #[derive(Debug, Clone)]
 pub struct LoggedMember {
     /// The member.
@@ -25,11 +25,11 @@ pub struct Applied {
     pub window: Window,
     /// The row.
     pub row: u32,
-    /// Where the block lies in the log, from the start of the device.
+    /// The place of the block in the log, from the start of the device.
     pub from: u64,
 }
 
-/// What a replay does.
+/// The steps of a replay.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Replay {
     /// The last block of each place.
@@ -77,7 +77,7 @@ pub(crate) fn judged(logs: &[LoggedMember], supersedes: bool) -> Replay {
     judge.replay()
 }
 
-/// What the writes say that were judged so far, in the order of their numbers.
+/// The state of a replay, of the writes that were judged so far, in the order of their numbers.
 struct Judge {
     /// Members that are there.
     here: BTreeSet<Role>,
@@ -255,7 +255,8 @@ mod tests {
         assert_eq!(replay(&logs).torn.len(), 0);
     }
 
-    /// What was logged before a full stripe was in place when that was logged, and lies under it.
+    /// Blocks that were logged before a full stripe were in place when that was logged, and lie
+    /// under it.
     #[test]
     fn blocks_are_not_applied_over_a_full_stripe_that_was_logged_after_them() {
         let of = |kind, role, sequence, committed| {

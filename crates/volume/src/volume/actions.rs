@@ -46,7 +46,7 @@ impl Actions {
         self.free.len() == self.places.len()
     }
 
-    /// Who waits for them.
+    /// The owners that wait for them.
     pub(super) fn owners(&self) -> impl Iterator<Item = &Owner> {
         self.places.iter().flatten().map(|(_, owner, _)| owner)
     }

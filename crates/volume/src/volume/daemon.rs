@@ -1,4 +1,4 @@
-//! What md's bitmap daemon does: periods that pass, and writes of bits.
+//! The work of md's bitmap daemon: periods that pass, and writes of bits.
 
 use super::{Owner, Volume};
 use crate::action::Command;

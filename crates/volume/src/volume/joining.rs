@@ -47,13 +47,13 @@ impl Volume {
         (0..).zip(&self.members).filter_map(empty).collect()
     }
 
-    /// Whether a failure is not on all other members yet.
+    /// Returns whether a failure is not on all other members yet.
     #[must_use]
     pub fn is_recording(&self) -> bool {
         !self.failing.is_empty() || self.unrecorded
     }
 
-    /// How many more devices the superblocks have numbers for.
+    /// The number of devices for which the superblocks still have numbers.
     #[must_use]
     pub fn numbers_left(&self) -> usize {
         let model = self.members.iter().find(|member| member.state == State::InSync);

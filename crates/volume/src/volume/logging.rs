@@ -40,8 +40,8 @@ impl Volume {
         if bare { RecordKind::Intent } else { RecordKind::Blocks }
     }
 
-    /// Whether a block of it is listed as bad on its member, or may be: the list without those that
-    /// became good is durable when R covers the writes that made them good.
+    /// Returns whether a block of it is listed as bad on its member, or may be: the list without
+    /// those that became good is durable when R covers the writes that made them good.
     fn mends(&self, op: &Op) -> bool {
         let base = op.window.0 * self.windows.rows;
         let listed = |(role, rows): (&Role, &Rows)| {
@@ -66,8 +66,8 @@ impl Volume {
         BLOCK * u64::from(1 + Rows(rows).count())
     }
 
-    /// Whether there is room for its records, also for those of all that may have to be logged
-    /// again: once for each member that may fail, and once if nodes refuse to make parity.
+    /// Returns whether there is room for its records, also for those of all that may have to be
+    /// logged again: once for each member that may fail, and once if nodes refuse to make parity.
     pub(super) fn fits(&self, op: &Op) -> bool {
         // Independent columns extend to a basis: as many may fail yet as parities are left.
         let may_fail = usize::from(self.layout.parities()).saturating_sub(self.gone().count()) as u64;

@@ -50,7 +50,7 @@ impl Volume {
         fewer.then(|| NearOp { plan, place: None, records: BTreeMap::new(), made: false })
     }
 
-    /// Whether it waits for a place.
+    /// Returns whether it waits for a place.
     pub(super) fn needs_place(&self, op: &Op) -> bool {
         let without = op.near.as_ref().is_some_and(|near| near.place.is_none());
         without && self.near.as_ref().is_some_and(|near| near.free.is_empty())
@@ -160,8 +160,8 @@ impl Volume {
         self.ready.insert(id);
     }
 
-    /// Whether the new blocks of the operation are in the places of their drives; then it is not
-    /// planned again.
+    /// Returns whether the new blocks of the operation are in the places of their drives; then it
+    /// is not planned again.
     pub(super) fn is_made(&self, id: OpId) -> bool {
         self.ops.get(&id).and_then(|op| op.near.as_ref()).is_some_and(|near| near.made)
     }

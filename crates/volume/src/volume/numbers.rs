@@ -79,7 +79,7 @@ impl Numbers {
         self.unlogged.remove(&number);
     }
 
-    /// Whether all records of a write are durable.
+    /// Returns whether all records of a write are durable.
     pub(super) fn is_logged(&self, number: u64) -> bool {
         !self.unlogged.contains(&number)
     }
@@ -101,8 +101,8 @@ impl Numbers {
         self.without_blocks = self.without_blocks.max(number);
     }
 
-    /// Whether blocks of a write lie in caches alone: no flush covers it, and they are not in the
-    /// log.
+    /// Returns whether blocks of a write lie in caches alone: no flush covers it, and they are not
+    /// in the log.
     pub(super) const fn rest_on_caches(&self) -> bool {
         self.without_blocks > self.released
     }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What an operation is for.
+/// The purpose of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Read(RequestId),
@@ -44,7 +44,7 @@ impl Kind {
     }
 }
 
-/// How far an operation is.
+/// The phase of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
     /// Nothing was done.
@@ -91,7 +91,7 @@ pub(super) struct Op {
     pub(super) refused: bool,
     /// It stays on the far way.
     pub(super) barred: bool,
-    /// What is measured of it.
+    /// The measurement of it.
     pub(super) begun: Option<Begun>,
 }
 
@@ -108,7 +108,7 @@ impl Op {
         }
     }
 
-    /// Whether no action of it is under way.
+    /// Returns whether no action of it is under way.
     pub(super) fn is_done(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -118,8 +118,8 @@ impl Op {
         self.unreadable.get(&role).copied().unwrap_or_default()
     }
 
-    /// Whether it has done something that must not be left half done while members change. Others
-    /// wait until one that was logged is logged again, so it never waits for them.
+    /// Returns whether it has done something that must not be left half done while members change.
+    /// Others wait until one that was logged is logged again, so it never waits for them.
     pub(super) fn is_active(&self) -> bool {
         self.phase > Phase::Intent || self.reserved > 0
     }
@@ -178,7 +178,7 @@ impl Volume {
         op.locked && op.waiting.is_empty() && begun && recovered && !self.frozen() && !self.waits(op)
     }
 
-    /// Whether it waits for something that is not there yet.
+    /// Returns whether it waits for something that is not there yet.
     fn waits(&self, op: &Op) -> bool {
         let bits = |op: &Op| {
             let range = self.bytes_of(op.window);
@@ -293,7 +293,7 @@ impl Volume {
         }
     }
 
-    /// Where a window begins on a member's device.
+    /// The place where a window begins on a member's device.
     pub(super) fn at(&self, role: Role, window: Window) -> u64 {
         self.members[role.index()].place.data + self.windows.start(window)
     }

@@ -11,7 +11,7 @@ use crate::rows::Window;
 use pumice_units::Role;
 use std::collections::{BTreeSet, VecDeque};
 
-/// Why the superblocks are written.
+/// Reasons why the superblocks are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     /// A write is to begin.
@@ -26,11 +26,11 @@ pub(super) enum Change {
     Rebuilt,
     /// More of a member has been rebuilt.
     Progress,
-    /// What recovery found is on the members: bad blocks, failed members.
+    /// The findings of recovery are on the members: bad blocks, failed members.
     Recovered,
 }
 
-/// What a procedure is for.
+/// The purpose of a procedure.
 #[derive(Debug)]
 pub(super) enum Goal {
     Flush(Vec<(RequestId, u64)>),
@@ -85,12 +85,12 @@ impl Procedure {
         }
     }
 
-    /// Whether operations stand still meanwhile.
+    /// Returns whether operations stand still meanwhile.
     pub(super) fn is_exclusive(&self) -> bool {
         !matches!(self.goal, Goal::Flush(_) | Goal::Update(Change::Dirty))
     }
 
-    /// Whether superblocks are being written.
+    /// Returns whether superblocks are being written.
     pub(super) fn writes_superblocks(&self) -> bool {
         matches!(self.step, Some(Step::Rebuilt | Step::Superblocks))
     }
@@ -104,7 +104,7 @@ impl Procedure {
     }
 }
 
-/// What finishes an update on members that lag.
+/// The steps that finish an update on members that lag.
 const FINISH: [Step; 4] = [Step::Heads, Step::Bitmap, Step::Rebuilt, Step::Superblocks];
 const FLUSH: [Step; 3] = [Step::Flush, Step::BadBlocks, Step::Heads];
 const UPDATE: [Step; 6] =
@@ -120,7 +120,7 @@ impl Volume {
         matches!(&self.running, Some(Procedure { goal: Goal::Update(Change::Dirty), .. }))
     }
 
-    /// Whether the running procedure cannot go on although no action of it is under way.
+    /// Returns whether the running procedure cannot go on although no action of it is under way.
     pub(super) fn blocked(&self) -> bool {
         let next = self.running.as_ref().and_then(|running| running.steps.front());
         let writing = self.actions.owners().any(|owner| matches!(owner, Owner::Intent));
@@ -223,8 +223,8 @@ impl Volume {
         self.effects.push(Effect::Stopped);
     }
 
-    /// Whether the log has records that count. Without a log writes have numbers as well, and one
-    /// that has begun again waits for the device that joins: nothing must wait for it.
+    /// Returns whether the log has records that count. Without a log writes have numbers as well,
+    /// and one that has begun again waits for the device that joins: nothing must wait for it.
     pub(super) fn counts(&self) -> bool {
         self.use_log && self.numbers.released() + 1 < self.numbers.next()
     }

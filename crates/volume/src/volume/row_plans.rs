@@ -50,7 +50,7 @@ impl KnownPlans {
 }
 
 impl Volume {
-    /// What can be used of one row.
+    /// The blocks of one row that can be used.
     fn row_state(&self, op: &Op, row: u32) -> RowState {
         let block = op.window.0 * self.windows.rows + u64::from(row);
         let mut state = RowState::default();
@@ -66,7 +66,7 @@ impl Volume {
         state
     }
 
-    /// How the rows of an operation are read or written, and blocks that nothing determines any
+    /// Plans of the reads or writes of an operation's rows, and blocks that nothing determines any
     /// more; `None` if it cannot be done.
     pub(super) fn row_plans(&self, op: &Op, tie: Tie) -> Option<(RowPlans, Vec<(Role, u32)>)> {
         if op.kind.own() {
@@ -94,7 +94,7 @@ impl Volume {
         Some((plans, Vec::new()))
     }
 
-    /// How a row is read or written for a request.
+    /// Plans the read or write of a row for a request.
     fn row_plan(&self, op: &Op, state: &RowState, touched: &Touched, tie: Tie) -> Option<Arc<RowPlan>> {
         let tie = op.kind.writes().then_some(tie);
         let stripe = self.windows.stripe_of(op.window);

@@ -85,7 +85,7 @@ fn losses_are_corrected_in_every_stripe_or_not_at_all() {
     }
 }
 
-/// If one writer holds the array, no other can go on without recording more failures than the code
+/// No writer can go on while another holds the array without recording more failures than the code
 /// corrects, and no two hold it. Every set of members.
 #[test]
 fn one_holder_leaves_the_others_too_few() {

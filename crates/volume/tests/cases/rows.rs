@@ -8,7 +8,7 @@ use pumice_units::{Role, StripeIndex};
 use pumice_volume::plan::{Method, RowMap, RowPlan, RowState, Term, Tie};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a plan makes of one byte of each member. `old`: only what may be read.
+/// The value that a plan makes of one byte of each member. `old`: only what may be read.
 fn carry_out(plan: &RowPlan, old: &BTreeMap<Role, u8>, new: impl Fn(Role, u8) -> u8) -> BTreeMap<Role, u8> {
     let mut made = BTreeMap::new();
     for output in &plan.outputs {

@@ -37,20 +37,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
 thread_local! {
-    /// What goes wrong in this thread is expected.
+    /// Panics in this thread are expected.
     static QUIET: Cell<bool> = const { Cell::new(false) };
     /// Volumes that leave a rule out check their assertions.
     static ASSERTS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What a panic says.
+/// The text of a panic.
 fn text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
     text.unwrap_or_default()
 }
 
-/// Whether a panic is of an assertion of a rule: its text begins with "V12: ", say.
+/// Returns whether a panic is of an assertion of a rule: its text begins with "V12: ", say.
 fn is_of_a_rule(text: &str) -> bool {
     let Some((name, _)) = text.split_once(": ") else { return false };
     name.len() > 1 && name.starts_with(['L', 'V']) && name[1..].bytes().all(|byte| byte.is_ascii_digit())
@@ -82,8 +82,8 @@ pub(crate) fn first_wrong(seeds: Range<u64>, history: impl Fn(u64)) -> Option<u6
     Some(seed)
 }
 
-/// What the first assertion of a rule says that fails in histories of some seeds. They leave a rule
-/// out.
+/// The text of the first assertion of a rule that fails in histories of some seeds. They leave a
+/// rule out.
 pub(crate) fn first_assertion(seeds: Range<u64>, history: impl Fn(u64)) -> Option<String> {
     ASSERTS.set(true);
     let found = first_panic(seeds, history);
@@ -101,7 +101,7 @@ struct Buffers {
     new: BTreeMap<(Role, u32), Vec<u8>>,
 }
 
-/// What an executor does wrong, on purpose.
+/// The fault of an executor, on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
