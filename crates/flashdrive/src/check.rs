@@ -27,7 +27,7 @@ pub struct Examined {
     pub superblock: Superblock,
     /// Slots of the superblock that are not as they should be: two at the start, two at the end.
     pub damaged_slots: [bool; 4],
-    /// The kind of its contents.
+    /// The counts of its contents.
     pub census: Census,
     /// The counts of its work since it was formatted.
     pub stats: Stats,

@@ -120,7 +120,7 @@ impl FlashDrive {
         })
     }
 
-    /// The kind of its contents. It looks at every page, under the lock.
+    /// The counts of its contents. It looks at every page, under the lock.
     pub fn census(&self) -> Census {
         self.lock().layer.census()
     }
