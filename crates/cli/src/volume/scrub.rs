@@ -1,5 +1,5 @@
 //! `pumice scrub` of a volume in service: the process that serves it carries the scrub out.
-//! `docs/design/volumes.md`, *Scrub of a volume in service*, has the messages.
+//! `docs/design/volume-operations.md`, *Scrub of a volume in service*, has the messages.
 
 use super::control::{self, Ask, RunDir};
 use super::order::{ScrubOrder, Told};

@@ -1,4 +1,4 @@
-//! The choice of a way for an operation that can be near: `docs/design/volumes.md`, *Which way is
+//! The choice of a way for an operation that can be near: `docs/design/near-path.md`, *Which way is
 //! faster*.
 
 use super::Volume;
