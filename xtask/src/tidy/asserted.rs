@@ -25,7 +25,8 @@ pub(super) fn check(tree: &Tree, verdict: &mut Verdict) {
             for number in numbers(line) {
                 match rows.get(&number).map(Vec::as_slice) {
                     None => {
-                        verdict.wrong(format!("{path}:{at}: no page has a row '| {number} |' with this rule"))
+                        verdict
+                            .wrong(format!("{path}:{at}: no page has a row '| {number} |' with this rule"));
                     }
                     Some([_]) => {}
                     Some(pages) => {

@@ -152,7 +152,7 @@ fn a_full_stripe_over_bad_blocks_is_answered(seed: u64, omit: Option<Rule>) {
         assert!(world.step(), "seed {seed}: it stands still");
     }
     let unreadable = world.model.unreadable;
-    world.disks.iter_mut().for_each(|disk| disk.flush());
+    world.disks.iter_mut().for_each(crate::harness::disk::Disk::flush);
     world.crash();
     starts(&mut world, seed);
     world.verify();
