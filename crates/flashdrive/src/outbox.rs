@@ -216,11 +216,16 @@ impl Outbox {
 
     /// Ends a write that was made.
     pub fn end(&mut self, job: Job) {
-        let Some(at) = self.writes.iter().position(|write| write.number == job.number) else { return };
+        let is_it = |write: &Write| write.begun && write.number == job.number;
+        let at = self.writes.iter().position(is_it).expect("O2: a write ends once, after it began");
         let Job { data, gathered, .. } = job;
         drop(data);
         if let Some(write) = self.writes.remove(at) {
             self.bytes -= write.len;
+            assert!(
+                !self.writes.is_empty() || self.bytes == 0,
+                "O3: the bytes of each write are counted once"
+            );
             let copy = match write.data {
                 Data::Copied(buffer) => Arc::into_inner(buffer),
                 Data::Held(_) => None,

@@ -143,6 +143,7 @@ impl<M: Medium> Queued<M> {
         let _turn = self.0.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.state();
         state.check()?;
+        assert!(state.outbox.is_done(number), "O1: a sync begins when all writes that it covers were made");
         state.behind.clear();
         drop(state);
         self.0.medium.sync().inspect_err(|error| self.fail("making writes durable", error))
