@@ -427,7 +427,7 @@ impl<'m> Engine<'m> {
         }
     }
 
-    /// Those who wait for the end.
+    /// Takes the replies to those who wait for the end.
     pub(crate) fn waiting_for_the_end(&mut self) -> Vec<SyncSender<()>> {
         std::mem::take(&mut self.kept.stopping)
     }

@@ -129,7 +129,7 @@ pub enum OpenError {
         here: u16,
         /// Members of the array.
         members: u16,
-        /// Those that are not here.
+        /// Members that are not here.
         missing: BTreeSet<Role>,
     },
     /// The members that are missing are not those that the operator knows of.

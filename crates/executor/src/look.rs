@@ -125,7 +125,7 @@ fn found(drive: &MemberDrive, probed: Result<Option<MemberRecord>, ProbeError>) 
 pub(crate) struct Survey {
     pub(crate) newest: Superblock,
     pub(crate) geometry: Geometry,
-    /// Those that the newest superblock gives a role.
+    /// Members that the newest superblock gives a role.
     pub(crate) members: BTreeMap<Role, Found>,
 }
 

@@ -375,7 +375,7 @@ mod tests {
         assert_eq!(whole.bytes().as_ptr(), all.as_ptr());
     }
 
-    /// Whatever overtakes what: the medium ends up as if all writes were made in order, and reads
+    /// The medium ends up as if all writes were made in order, whatever overtakes what, and reads
     /// see them from the start.
     #[test]
     fn bytes_are_as_if_all_writes_were_made_in_order() {

@@ -83,13 +83,13 @@ impl Verdict {
         }
     }
 
-    /// Whether it concerns tags alone: the data is good, or not judged.
+    /// Returns whether it concerns tags alone: the data is good, or not judged.
     #[must_use]
     pub const fn is_of_tags(&self) -> bool {
         matches!(self, Self::TagDamaged(_) | Self::TagLost(_))
     }
 
-    /// Whether it concerns missing bytes, not inconsistent ones.
+    /// Returns whether it concerns missing bytes, not inconsistent ones.
     #[must_use]
     pub const fn is_gap(&self) -> bool {
         matches!(self, Self::Unreadable(_) | Self::NotAsked(_))
@@ -168,7 +168,7 @@ pub struct Diagnosis {
     pub start: u32,
     /// Bytes from the first to the last inconsistent one; of a gap, whole blocks.
     pub len: u32,
-    /// What is wrong.
+    /// The damage.
     pub verdict: Verdict,
     /// Its certainty.
     pub certainty: Certainty,
@@ -240,7 +240,8 @@ impl Diagnosis {
         self.start / BLOCK as u32
     }
 
-    /// Whether `next`, which begins in the same block or the next one, has the same verdict.
+    /// Returns whether `next`, which begins in the same block or the next one, has the same
+    /// verdict.
     fn continues(&self, next: &Self) -> bool {
         self.last_block() + 1 >= next.first_block()
             && self.verdict == next.verdict
@@ -292,12 +293,14 @@ pub fn diagnose_window(
         if let Some(verdict) = verdict(check, &block.verdict, redundancy) {
             let contents: Vec<Option<&[u8]>> =
                 contents.iter().map(|bytes| bytes.map(|bytes| &bytes[at..end])).collect();
+            let found = of_block(check, redundancy, &verdict, &rows, &contents, in_chunk % BLOCK);
+            let is_chance = found.as_ref().is_some_and(|found| found.is_chance);
+            let verdict = if is_chance { Verdict::Ambiguous(verdict.accused()) } else { verdict };
             let certainty = if verdict.accused().is_empty() { Certainty::None } else { Certainty::Likely };
             let mut alternatives = alternatives(&verdict, redundancy);
-            let found = of_block(check, redundancy, &verdict, &rows, &contents, in_chunk % BLOCK);
-            let evidence = found.map(|(evidence, rivals)| {
-                alternatives.extend(rivals);
-                evidence
+            let evidence = found.map(|found| {
+                alternatives.extend(found.rivals);
+                found.evidence
             });
             let evidence = evidence.filter(|_| certainty == Certainty::Likely);
             let next = Diagnosis {

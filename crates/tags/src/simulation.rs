@@ -204,7 +204,7 @@ struct Counts {
     cut_recoveries: u64,
     /// Blocks that somebody wrote behind the node's back, between a cut and the next start.
     behind: u64,
-    /// Those that recovery took for torn: they are kept blocks now.
+    /// Blocks that recovery took for torn: they are kept blocks now.
     only_kept: u64,
     /// Torn blocks that were left alone because no copy could be kept.
     not_kept: u64,

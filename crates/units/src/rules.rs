@@ -42,8 +42,8 @@ impl<R> Rules<R> {
         }
     }
 
-    /// Whether assertions are to be checked. They are, but in a test that leaves a rule out to see
-    /// what is lost without it.
+    /// Returns whether assertions are to be checked. They are, but in a test that leaves a rule out
+    /// to see what is lost without it.
     #[must_use]
     #[cfg_attr(not(feature = "mutants"), expect(clippy::unused_self, reason = "all rules are kept"))]
     pub const fn are_asserted(&self) -> bool {
@@ -56,7 +56,7 @@ impl<R> Rules<R> {
 }
 
 impl<R: Copy + PartialEq> Rules<R> {
-    /// Whether a rule is kept.
+    /// Returns whether a rule is kept.
     #[cfg(not(feature = "mutants"))]
     #[must_use]
     #[expect(clippy::unused_self, reason = "all rules are kept")]
@@ -64,7 +64,7 @@ impl<R: Copy + PartialEq> Rules<R> {
         true
     }
 
-    /// Whether a rule is kept: each is, but for one that a test leaves out.
+    /// Returns whether a rule is kept: each is, but for one that a test leaves out.
     #[cfg(feature = "mutants")]
     #[must_use]
     pub fn keep(&self, rule: R) -> bool {

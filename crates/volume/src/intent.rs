@@ -60,7 +60,7 @@ pub(crate) struct Intent {
     region_bytes: u64,
     /// Regions that have a bit.
     count: u64,
-    /// Those that are set and not in `regions`, if there are any.
+    /// Regions that are set and not in `regions`, if there are any.
     found: Option<Found>,
     /// Regions that were written, and whose bit is set.
     regions: BTreeMap<u64, Region>,

@@ -9,10 +9,10 @@ pub struct OpId(pub u64);
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// Those that have the window.
+    /// Operations that have the window.
     holders: Vec<OpId>,
     exclusive: bool,
-    /// Those that wait, with whether they write.
+    /// Operations that wait; true if they write.
     waiting: VecDeque<(OpId, bool)>,
 }
 

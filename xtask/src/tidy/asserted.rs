@@ -5,7 +5,7 @@ use super::paths::crate_of;
 use super::{Tree, text};
 use std::collections::BTreeMap;
 
-/// What only tests may call: it leaves a rule out.
+/// Functions that only tests may call: they leave a rule out.
 const SWITCHES: [&str; 3] = ["Rules::without", "Rules::silently_without", ".under(Rules"];
 /// The feature behind which these are.
 const FEATURE: &str = "mutants";
@@ -44,7 +44,7 @@ pub(super) fn check(tree: &Tree, verdict: &mut Verdict) {
     }
 }
 
-/// Whether a module is compiled for tests alone, by the name of its folder.
+/// Returns whether a module is compiled for tests alone, by the name of its folder.
 fn is_simulation(path: &str) -> bool {
     path.contains("/simulation/") || path.ends_with("/simulation.rs")
 }
@@ -63,7 +63,7 @@ fn rows(tree: &Tree) -> BTreeMap<String, Vec<&str>> {
     rows
 }
 
-/// Whether a word is the number of a rule: a capital letter, and digits.
+/// Returns whether a word is the number of a rule: a capital letter, and digits.
 fn is_number(word: &str) -> bool {
     let mut bytes = word.bytes();
     bytes.next().is_some_and(|first| first.is_ascii_uppercase())

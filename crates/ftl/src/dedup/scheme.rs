@@ -19,7 +19,7 @@ pub enum Lookup {
     Never,
     /// All that were written since.
     All,
-    /// Those that the filter could not tell to be unique; the others are only indexed.
+    /// Pages that the filter could not tell to be unique; the others are only indexed.
     Undetermined,
 }
 

@@ -158,8 +158,8 @@ mod tests {
         V1::parse(bytes, Metadata::V1_2, size / SECTOR).unwrap()
     }
 
-    /// Whichever of md's structures is the last one before the data, however far it reaches: the
-    /// log lies behind it, or there is no room.
+    /// The log lies behind the last of md's structures before the data, whichever that is and
+    /// however far it reaches, or there is no room.
     #[test]
     fn the_log_lies_behind_everything_that_md_has_before_the_data() {
         let plain = superblock();
@@ -194,7 +194,7 @@ mod tests {
         }
     }
 
-    /// Whatever order records come in, what was set aside for later is there.
+    /// Room that was set aside for later is there, whatever order records come in.
     #[test]
     fn what_is_admitted_leaves_the_room_that_may_be_needed_later() {
         let (len, largest) = (64 * BLOCK, 17 * BLOCK);
