@@ -14,13 +14,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 pub struct Ended {
     /// The number under which it was submitted.
     pub number: u64,
-    /// How; a read with its bytes.
+    /// The result; a read with its bytes.
     pub result: Result<Option<ReadBytes>, IoError>,
 }
 
-/// Where the ends of requests come that were submitted without waiting; a clone is the same place.
-/// The volume's thread wakes who waits once for all that have ended meanwhile, so that one thread
-/// can keep many requests in flight.
+/// The place where the ends of requests come that were submitted without waiting; a clone is the
+/// same place. The volume's thread wakes who waits once for all that have ended meanwhile, so that
+/// one thread can keep many requests in flight.
 #[derive(Debug, Clone, Default)]
 pub struct Answers(Arc<Place>);
 
@@ -106,7 +106,7 @@ pub(crate) fn assemble(copied: &AtomicU64, pieces: &[Piece], room: &mut [u8]) {
 /// EIO.
 const LOST: i32 = 5;
 
-/// What a request's user is told.
+/// The error that a request's user is told.
 pub(crate) fn error_of(name: &str, operation: Operation, request: Request, failed: Failed) -> IoError {
     let (offset, len) = match request {
         Request::Read { offset, len } | Request::Write { offset, len, .. } => (offset, len as usize),

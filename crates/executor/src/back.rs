@@ -38,7 +38,8 @@ impl Epochs {
         Ok(Self(nodes))
     }
 
-    /// Whether a node may have been started again since. One that was never asked counts as such.
+    /// Returns whether a node may have been started again since. One that was never asked counts as
+    /// such.
     fn has_changed(&self, node: &Arc<dyn DataNode>) -> Result<bool, NodeError> {
         let known = self.0.iter().find(|(known, _)| Arc::ptr_eq(known, node));
         Ok(known.map(|(_, epoch)| *epoch) != Some(epoch(&**node)?))
@@ -51,7 +52,7 @@ pub(crate) struct Sought {
     pub(crate) drive: MemberDrive,
     /// The volume cannot go on without it. Others have failed, and the superblocks may say so.
     pub(crate) needed: bool,
-    /// What is known of its superblock.
+    /// The facts of its superblock that are known.
     pub(crate) known: Known,
 }
 
@@ -65,7 +66,7 @@ pub(crate) struct Watch {
     /// A connection was lost, and is there again. If none was, a member that does not do what it is
     /// told is reached as well as before, and waiting does not help.
     retaken: Arc<AtomicBool>,
-    /// Why the last attempt failed.
+    /// The reason why the last attempt failed.
     why: Option<String>,
 }
 
@@ -108,7 +109,7 @@ impl Watch {
         }
     }
 
-    /// Why the members are not back.
+    /// The reason why the members are not back.
     pub(crate) fn why(&self) -> Option<&String> {
         self.why.as_ref()
     }

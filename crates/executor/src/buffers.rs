@@ -22,13 +22,13 @@ struct Run {
 }
 
 impl Run {
-    /// What lies in the first bytes of a buffer.
+    /// Takes the first bytes of a buffer.
     fn new(role: Role, rows: Range<u32>, bytes: AlignedBuffer) -> Self {
         let len = rows.len() * BYTES;
         Self { role, rows, bytes: SharedBuffer::new(bytes, len) }
     }
 
-    /// Where rows of it lie.
+    /// The place of rows of it.
     fn within(&self, rows: &Range<u32>) -> Range<usize> {
         let first = span(&self.rows).start;
         span(rows).start - first..span(rows).end - first
@@ -63,7 +63,7 @@ fn find<'r>(runs: &'r Runs, role: Role, rows: &Range<u32>) -> (&'r Run, Range<us
 /// A part of the answer to a read.
 #[derive(Debug)]
 pub(crate) struct Piece {
-    /// Where it begins in the answer.
+    /// The place where it begins in the answer.
     pub(crate) at: usize,
     pub(crate) bytes: SharedBuffer,
 }
@@ -179,23 +179,7 @@ impl Buffers {
             ([], _) => targets.iter_mut().for_each(|target| target.fill(0)),
             ([(_, 1)], [target]) => target.copy_from_slice(sources[0]),
             (_, [target]) if terms.iter().all(|(_, factor)| *factor == 1) => kernels.xor(&sources, target),
-            _ => {
-                let factors =
-                    outputs.iter().flat_map(|output| output.terms.iter().map(|(_, factor)| *factor));
-                let factors: Vec<u8> = factors.collect();
-                match Matrix::new(outputs.len(), sources.len(), &factors) {
-                    Ok(matrix) => kernels.generate(&matrix, &sources, targets),
-                    // More terms than a matrix has columns.
-                    Err(_) => {
-                        for (target, factors) in targets.iter_mut().zip(factors.chunks(sources.len())) {
-                            target.fill(0);
-                            for (source, factor) in sources.iter().zip(factors) {
-                                pumice_parity::gf::add_scaled(target, source, *factor);
-                            }
-                        }
-                    }
-                }
-            }
+            _ => weighted_sum(kernels, outputs, &sources, targets),
         }
     }
 
@@ -223,8 +207,24 @@ impl Buffers {
     }
 }
 
-/// Whether outputs are sums of the same blocks, with factors of their own, and nothing is laid over
-/// them.
+/// Fills targets with sums of the same blocks, with factors of their own.
+fn weighted_sum(kernels: Kernels, outputs: &[Output], sources: &[&[u8]], targets: &mut [&mut [u8]]) {
+    let factors = outputs.iter().flat_map(|output| output.terms.iter().map(|(_, factor)| *factor));
+    let factors: Vec<u8> = factors.collect();
+    if let Ok(matrix) = Matrix::new(outputs.len(), sources.len(), &factors) {
+        return kernels.generate(&matrix, sources, targets);
+    }
+    // More terms than a matrix has columns.
+    for (target, factors) in targets.iter_mut().zip(factors.chunks(sources.len())) {
+        target.fill(0);
+        for (source, factor) in sources.iter().zip(factors) {
+            pumice_parity::gf::add_scaled(target, source, *factor);
+        }
+    }
+}
+
+/// Returns whether outputs are sums of the same blocks, with factors of their own, and nothing is
+/// laid over them.
 fn are_alike(one: &Output, other: &Output) -> bool {
     let blocks = |output: &Output| output.terms.iter().map(|(term, _)| *term).collect::<Vec<_>>();
     !one.overlay && !other.overlay && !one.terms.is_empty() && blocks(one) == blocks(other)

@@ -1,5 +1,7 @@
 //! From the volume's commands to operations on drives, and back.
 
+mod task;
+
 use crate::drive::MemberDrive;
 use crate::ends::Ends;
 use crate::message::Message;
@@ -8,43 +10,26 @@ use crate::ranges::{ragged, runs};
 use crate::slab::Slab;
 use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_offload::{
-    Completion, DataNode, DriveId, ErrorKind, MAX_OPERATION, NodeError, Operation, OperationQueue,
-    QueueTraffic, SumTo, Tag, Update,
+    Completion, DataNode, ErrorKind, MAX_OPERATION, NodeError, Operation, OperationQueue, QueueTraffic, Tag,
+    Update,
 };
 use pumice_units::Role;
 use pumice_volume::near::NodeNumber;
-use pumice_volume::rows::{BLOCK, Rows};
+use pumice_volume::rows::Rows;
 use pumice_volume::sequencer::OpId;
 use pumice_volume::{ActionId, Outcome};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+pub(crate) use task::sent_between;
+use task::{Begun, Done, Failed, Task};
 
-/// What an operation is for.
-#[derive(Debug)]
-enum Part {
-    /// A run of rows of a read.
-    Rows { op: OpId, role: Role, rows: Range<u32>, at: u64 },
-    /// Nothing follows but its action's end.
-    Plain,
-    /// The same, and these actions end as well.
-    Together(Vec<ActionId>),
-    /// An update. Of one that makes new blocks the volume can do without: it is refused if it
-    /// fails.
-    Update { op: OpId, node: NodeNumber, targets: Vec<Role>, makes: bool },
-    /// Blocks of a member that a node has made for a read.
-    Fetch { op: OpId, of: Role, rows: Range<u32> },
-    /// The read of a copy; the same bytes are then written.
-    Copy { to: u64 },
-    /// Blocks that a write lies in part in are read; then the write follows.
-    Around { skip: usize, bytes: Vec<u8> },
-}
-
+/// An operation under way.
 struct Flight {
     action: ActionId,
     role: Role,
-    part: Part,
+    begun: Begun,
 }
 
 /// An action of which operations are under way.
@@ -57,11 +42,11 @@ struct Joined {
 struct Link {
     node: Arc<dyn DataNode>,
     queue: Box<dyn OperationQueue>,
-    /// What is not handed over yet, or found the queue full.
+    /// Operations that are not handed over yet, or found the queue full.
     waiting: VecDeque<(Tag, Operation)>,
 }
 
-/// What became of an operation.
+/// The outcome of an operation.
 pub(crate) enum Came {
     /// Rows were read.
     Rows { op: OpId, role: Role, rows: Range<u32>, buffer: AlignedBuffer },
@@ -84,6 +69,29 @@ pub(crate) struct Moved {
     pub(crate) memory: u64,
 }
 
+impl Moved {
+    /// Counts the bytes of an operation that is issued.
+    fn count(&mut self, operation: &Operation) {
+        match operation {
+            Operation::Read { len, .. } | Operation::Fetch { len, .. } => {
+                self.read += *len as u64;
+                self.memory += *len as u64;
+            }
+            Operation::Write { data, .. } => {
+                self.written += data.len() as u64;
+                self.memory += data.len() as u64;
+            }
+            Operation::Update { update, .. } => {
+                let filled = u64::from(update.fills) * u64::from(update.len);
+                self.written += filled;
+                self.memory += filled;
+                self.between += sent_between(update);
+            }
+            Operation::Flush { .. } | Operation::Store { .. } => {}
+        }
+    }
+}
+
 /// The queues of all members' nodes, and what is under way on them.
 pub(crate) struct Carrier {
     links: Vec<Link>,
@@ -101,12 +109,6 @@ pub(crate) struct Carrier {
     pub(crate) moved: Moved,
     /// The last errors of members, oldest first.
     pub(crate) errors: VecDeque<String>,
-}
-
-/// Bytes of interims that an update sends to other nodes.
-pub(crate) fn sent_between(update: &Update) -> u64 {
-    let away = update.sums.iter().filter(|sum| matches!(sum.to, SumTo::Peer { .. }));
-    away.count() as u64 * u64::from(update.len)
 }
 
 /// Errors that are remembered.
@@ -152,13 +154,14 @@ impl Carrier {
         self.places.get(&role).map(|(_, drive)| drive)
     }
 
-    /// Whether nothing is under way.
+    /// Returns whether nothing is under way.
     pub(crate) const fn is_idle(&self) -> bool {
         self.under_way == 0
     }
 
-    fn id(&self, role: Role) -> DriveId {
-        self.drive(role).map_or(DriveId(0), MemberDrive::id)
+    /// Returns whether an action has an operation that is under way, or waits for one before it.
+    pub(crate) fn has_begun(&self, action: ActionId) -> bool {
+        self.actions.get(action.place()).is_some_and(Option::is_some)
     }
 
     fn begin(&mut self, action: ActionId) -> &mut Joined {
@@ -171,29 +174,15 @@ impl Carrier {
         kept.get_or_insert(Joined { left: 0, outcome: Outcome::Done })
     }
 
-    fn issue(&mut self, action: ActionId, role: Role, part: Part, operation: Operation) {
+    fn issue(&mut self, action: ActionId, role: Role, task: Task) {
         self.begin(action).left += 1;
-        match &operation {
-            Operation::Read { len, .. } | Operation::Fetch { len, .. } => {
-                self.moved.read += *len as u64;
-                self.moved.memory += *len as u64;
-            }
-            Operation::Write { data, .. } => {
-                self.moved.written += data.len() as u64;
-                self.moved.memory += data.len() as u64;
-            }
-            Operation::Update { update, .. } => {
-                let filled = u64::from(update.fills) * u64::from(update.len);
-                self.moved.written += filled;
-                self.moved.memory += filled;
-                self.moved.between += sent_between(update);
-            }
-            Operation::Flush { .. } | Operation::Store { .. } => {}
-        }
         // Without a place nothing would ever end the action.
-        let (index, _) = self.places.get(&role).expect("operations go to roles that are attached");
-        let tag = Tag(self.flights.insert(Flight { action, role, part }) as u64);
-        self.links[*index].waiting.push_back((tag, operation));
+        let (link, drive) = self.places.get(&role).expect("E2: an operation goes to a role with a drive");
+        let (link, drive) = (*link, drive.id());
+        let (begun, operation) = task.begin(drive, &mut self.pool);
+        self.moved.count(&operation);
+        let tag = Tag(self.flights.insert(Flight { action, role, begun }) as u64);
+        self.links[link].waiting.push_back((tag, operation));
     }
 
     /// Hands over what was issued, as far as the queues have room: what belongs together goes
@@ -212,10 +201,7 @@ impl Carrier {
     }
 
     fn read_run(&mut self, action: ActionId, op: OpId, role: Role, at: u64, rows: Range<u32>) {
-        let len = rows.len() * BLOCK as usize;
-        let offset = at + u64::from(rows.start) * BLOCK;
-        let operation = Operation::Read { drive: self.id(role), offset, len, buffer: self.pool.take(len) };
-        self.issue(action, role, Part::Rows { op, role, rows, at }, operation);
+        self.issue(action, role, Task::Rows { op, rows, at });
     }
 
     /// Writes bytes in place.
@@ -229,8 +215,8 @@ impl Carrier {
     ) {
         for from in (0..bytes.len()).step_by(MAX_OPERATION) {
             let data = bytes.part(from..bytes.len().min(from + MAX_OPERATION));
-            let (drive, offset) = (self.id(role), offset + from as u64);
-            self.issue(action, role, Part::Plain, Operation::Write { drive, offset, data, durable });
+            let offset = offset + from as u64;
+            self.issue(action, role, Task::Write { offset, data, durable, others: Vec::new() });
         }
     }
 
@@ -242,13 +228,12 @@ impl Carrier {
         offset: u64,
         data: SharedBuffer,
     ) {
+        assert!(data.len() <= MAX_OPERATION, "E6: an operation has at most {MAX_OPERATION} bytes");
         let Some(first) = actions.pop() else { return };
         for action in &actions {
             self.begin(*action).left += 1;
         }
-        let part = if actions.is_empty() { Part::Plain } else { Part::Together(actions) };
-        let drive = self.id(role);
-        self.issue(first, role, part, Operation::Write { drive, offset, data, durable: true });
+        self.issue(first, role, Task::Write { offset, data, durable: true, others: actions });
     }
 
     /// Has a member's node carry out an update, with the data for its slot.
@@ -260,9 +245,7 @@ impl Carrier {
         update: Update,
         data: Option<SharedBuffer>,
     ) {
-        let makes = update.fills || !update.sums.is_empty();
-        let operation = Operation::Update { update: Box::new(update), data, sent: [0; 2] };
-        self.issue(action, role, Part::Update { op, node, targets, makes }, operation);
+        self.issue(action, role, Task::Update { op, node, targets, update, data });
     }
 
     /// Brings rows that a member's node has made, from local memory.
@@ -273,19 +256,15 @@ impl Carrier {
         from: u64,
         (op, of, rows): (OpId, Role, Range<u32>),
     ) {
-        let len = rows.len() * BLOCK as usize;
-        let buffer = self.pool.take(len);
-        let operation = Operation::Fetch { drive: self.id(role), from, len, buffer };
-        self.issue(action, role, Part::Fetch { op, of, rows }, operation);
+        self.issue(action, role, Task::Fetch { op, of, rows, from });
     }
 
     /// Has a member's node write local memory to the medium.
     pub(crate) fn store(&mut self, action: ActionId, role: Role, from: u64, offset: u64, len: usize) {
-        let operation = Operation::Store { drive: self.id(role), from, offset, len, durable: false };
-        self.issue(action, role, Part::Plain, operation);
+        self.issue(action, role, Task::Store { from, offset, len });
     }
 
-    /// What went over the links to all nodes.
+    /// The traffic of the links to all nodes.
     pub(crate) fn traffic(&self) -> QueueTraffic {
         let sum = |a: QueueTraffic, b: QueueTraffic| QueueTraffic {
             sent: a.sent + b.sent,
@@ -296,16 +275,12 @@ impl Carrier {
 
     /// Makes durable what was written.
     pub(crate) fn flush(&mut self, action: ActionId, role: Role) {
-        let operation = Operation::Flush { drive: self.id(role) };
-        self.issue(action, role, Part::Plain, operation);
+        self.issue(action, role, Task::Flush);
     }
 
     /// Copies a block within a member.
     pub(crate) fn copy(&mut self, action: ActionId, role: Role, from: u64, to: u64) {
-        let len = BLOCK as usize;
-        let buffer = self.pool.take(len);
-        let operation = Operation::Read { drive: self.id(role), offset: from, len, buffer };
-        self.issue(action, role, Part::Copy { to }, operation);
+        self.issue(action, role, Task::Copy { from, to });
     }
 
     /// Writes bytes of any length and place durably.
@@ -342,9 +317,7 @@ impl Carrier {
     fn put_around(&mut self, action: ActionId, role: Role, at: u64, block: u64, bytes: Vec<u8>) {
         let (offset, len) = (at / block * block, block as usize);
         let skip = (at - offset) as usize;
-        let operation =
-            Operation::Read { drive: self.id(role), offset, len, buffer: AlignedBuffer::new(len) };
-        self.issue(action, role, Part::Around { skip, bytes }, operation);
+        self.issue(action, role, Task::Around { offset, len, skip, bytes });
     }
 
     /// Takes the operations that have ended, in their order.
@@ -355,91 +328,79 @@ impl Carrier {
     /// An operation has ended. Adds what became of it.
     pub(crate) fn ended(&mut self, completion: Completion, came: &mut Vec<Came>) {
         let Completion { tag, operation, result } = completion;
-        let Some(Flight { action, role, part }) = self.flights.remove(tag.0 as usize) else { return };
-        let failed = result.is_err();
-        let mut together = Vec::new();
-        match (result, part) {
-            (Ok(()), Part::Rows { op, role, rows, .. }) => {
-                if let Operation::Read { buffer, .. } = operation {
-                    came.push(Came::Rows { op, role, rows, buffer });
-                }
-            }
-            (Ok(()), part @ (Part::Plain | Part::Together(_))) => {
-                if let Operation::Write { data, .. } = operation {
-                    self.pool.give_shared(data);
-                }
-                if let Part::Together(others) = part {
-                    together = others;
-                }
-            }
-            (Ok(()), Part::Fetch { op, of, rows }) => {
-                if let Operation::Fetch { buffer, .. } = operation {
-                    came.push(Came::Made { op, of, rows, buffer });
-                }
-            }
-            (Ok(()), Part::Update { op, node, targets, .. }) => {
-                if let Operation::Update { sent: sums, .. } = operation {
-                    came.push(Came::Sent { op, node, targets, sums });
-                }
-            }
-            (Ok(()), Part::Copy { to }) => {
-                if let Operation::Read { drive, len, buffer, .. } = operation {
-                    let data = SharedBuffer::new(buffer, len);
-                    let write = Operation::Write { drive, offset: to, data, durable: false };
-                    self.issue(action, role, Part::Plain, write);
-                }
-            }
-            (Ok(()), Part::Around { skip, bytes }) => {
-                if let Operation::Read { drive, offset, len, mut buffer } = operation {
-                    buffer[skip..skip + bytes.len()].copy_from_slice(&bytes);
-                    let data = SharedBuffer::new(buffer, len);
-                    let write = Operation::Write { drive, offset, data, durable: true };
-                    self.issue(action, role, Part::Plain, write);
-                }
-            }
-            (Err(error), part) => {
-                // What nodes do not do together, this host does. The member is as good as before: a
-                // drive or node that has failed is found then.
-                if matches!(part, Part::Update { makes: true, .. } | Part::Fetch { .. }) {
-                    tracing::debug!(member = %role, %error, "not done by the nodes");
-                } else {
-                    self.remember(role, &error);
-                }
-                match part {
-                    // Which rows is asked one by one.
-                    Part::Rows { op, role, rows, at } if error.kind() == ErrorKind::Media => {
-                        if rows.len() > 1 {
-                            for row in rows {
-                                self.read_run(action, op, role, at, row..row + 1);
-                            }
-                        } else {
-                            self.begin(action).unreadable(Rows::default().with(rows.start));
-                        }
-                    }
-                    Part::Update { makes: true, .. } | Part::Fetch { .. } => {
-                        self.begin(action).outcome = Outcome::Refused;
-                    }
-                    Part::Together(others) => {
-                        self.begin(action).outcome = Outcome::Failed;
-                        together = others;
-                    }
-                    _ => self.begin(action).outcome = Outcome::Failed,
-                }
-            }
-        }
+        let flight = self.flights.remove(tag.0 as usize);
+        let Flight { action, role, begun } = flight.expect("E1: an operation ends once");
+        let together = match result {
+            Ok(()) => self.done(action, role, begun.done(operation), came),
+            Err(error) => self.failed(action, role, begun, &error),
+        };
         self.settle(action, role, came);
         for action in together {
-            if failed {
-                self.begin(action).outcome = Outcome::Failed;
-            }
             self.settle(action, role, came);
+        }
+    }
+
+    /// An operation has ended well. Returns the other actions that end with it.
+    fn done(&mut self, action: ActionId, role: Role, done: Done, came: &mut Vec<Came>) -> Vec<ActionId> {
+        match done {
+            Done::Rows { op, rows, buffer } => came.push(Came::Rows { op, role, rows, buffer }),
+            Done::Fetched { op, of, rows, buffer } => came.push(Came::Made { op, of, rows, buffer }),
+            Done::Sent { op, node, targets, sums } => came.push(Came::Sent { op, node, targets, sums }),
+            Done::Write(task) => self.issue(action, role, task),
+            Done::Plain => {}
+            Done::Written { data, others } => {
+                self.pool.give_shared(data);
+                return others;
+            }
+        }
+        Vec::new()
+    }
+
+    /// An operation has failed. Returns the other actions that end with it.
+    fn failed(&mut self, action: ActionId, role: Role, begun: Begun, error: &NodeError) -> Vec<ActionId> {
+        let failed = begun.failed();
+        // What nodes do not do together, this host does. The member is as good as before: a drive
+        // or node that has failed is found then.
+        match &failed {
+            Failed::Made => tracing::debug!(member = %role, %error, "not done by the nodes"),
+            _ => self.remember(role, error),
+        }
+        match failed {
+            Failed::Rows { op, rows, at } if error.kind() == ErrorKind::Media => {
+                self.unreadable(action, role, (op, rows, at));
+                Vec::new()
+            }
+            Failed::Rows { .. } => self.fail(action, Vec::new()),
+            Failed::Made => {
+                self.begin(action).outcome = Outcome::Refused;
+                Vec::new()
+            }
+            Failed::Other { others } => self.fail(action, others),
+        }
+    }
+
+    fn fail(&mut self, action: ActionId, others: Vec<ActionId>) -> Vec<ActionId> {
+        for action in [&[action], &others[..]].concat() {
+            self.begin(action).outcome = Outcome::Failed;
+        }
+        others
+    }
+
+    /// The medium did not give a run of rows. Which of them it does not give is asked one by one.
+    fn unreadable(&mut self, action: ActionId, role: Role, (op, rows, at): (OpId, Range<u32>, u64)) {
+        if rows.len() == 1 {
+            return self.begin(action).unreadable(Rows::default().with(rows.start));
+        }
+        for row in rows {
+            self.read_run(action, op, role, at, row..row + 1);
         }
     }
 
     /// One operation of an action less.
     fn settle(&mut self, action: ActionId, role: Role, came: &mut Vec<Came>) {
-        let Some(kept) = self.actions.get_mut(action.place()) else { return };
-        let Some(joined) = kept else { return };
+        let kept = self.actions.get_mut(action.place()).expect("E4: an action ends once");
+        let joined = kept.as_mut().expect("E4: an action ends once, after all its operations");
+        assert!(joined.left > 0, "E4: an action ends once, after all its operations");
         joined.left -= 1;
         if joined.left > 0 {
             return;

@@ -38,7 +38,7 @@ impl Drop for Claim {
     }
 }
 
-/// What a claimer gets: `None` is for its own use, to be woken.
+/// The answer to a claimer: `None` is for its own use, to be woken.
 pub(crate) type Granted = Option<Result<Claim, ControlError>>;
 
 /// A claim that is asked for. Dropping it gives up.

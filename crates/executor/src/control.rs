@@ -1,4 +1,4 @@
-//! What can be asked of a volume that is open.
+//! The control of a volume that is open.
 
 use crate::claim::ClaimAsked;
 use crate::drive::MemberDrive;
@@ -11,14 +11,14 @@ use std::ops::Range;
 use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether a failure is recorded.
+/// The interval at which a failure is looked at until it is recorded.
 const RECORDED: Duration = Duration::from_millis(5);
-/// How long an order waits until it is.
+/// The time for which an order waits until it is.
 const RECORD_TIME: Duration = Duration::from_secs(8);
-/// How long the volume's thread has to answer: it may look at nodes that are silent.
+/// The time that the volume's thread has to answer: it may look at nodes that are silent.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
-/// What can be asked of a volume, by any thread.
+/// The control of a volume, for any thread.
 #[derive(Debug, Clone)]
 pub struct Control {
     pub(crate) messages: Sender<Message>,
@@ -47,7 +47,7 @@ impl Control {
         answer.wait(ANSWER_TIME)
     }
 
-    /// How it stands.
+    /// The status of the volume.
     ///
     /// # Errors
     /// If it has stopped, or does not answer within 5 s.
@@ -55,7 +55,7 @@ impl Control {
         self.ask(Message::Status)
     }
 
-    /// How it stands, if it says so within `patience`.
+    /// The status of the volume, if it answers within `patience`.
     ///
     /// # Errors
     /// If it has stopped, or does not answer in time.
@@ -152,7 +152,7 @@ impl Control {
         Ok(answer.wait().map(drop)?)
     }
 
-    /// What does not change.
+    /// The facts that do not change.
     #[must_use]
     pub const fn facts(&self) -> &Facts {
         &self.facts

@@ -23,7 +23,7 @@ const SMALL: u64 = 1 << 30;
 /// call is on its way.
 const PIECE: u64 = 16 << 20;
 
-/// What a new volume is to be.
+/// The description of a new volume.
 #[derive(Debug, Clone)]
 pub struct CreateSpec {
     /// The level.
@@ -39,13 +39,13 @@ pub struct CreateSpec {
     pub component_bytes: Option<u64>,
     /// Seconds since 1970.
     pub now: u64,
-    /// What is on the devices does not matter.
+    /// Contents of the devices do not matter.
     pub force: bool,
     /// With a place for the stripe log.
     pub log: bool,
 }
 
-/// Why a volume cannot be created.
+/// Reasons why a volume cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
     /// A field of what was asked for makes no sense.
@@ -56,7 +56,7 @@ pub enum CreateError {
     Device {
         /// The device.
         device: String,
-        /// Why.
+        /// The reason.
         source: NodeError,
     },
     /// A device carries a superblock.
@@ -72,7 +72,7 @@ pub enum CreateError {
     Probe {
         /// The device.
         device: String,
-        /// Why.
+        /// The reason.
         source: ProbeError,
     },
     /// A device holds something.
@@ -80,7 +80,7 @@ pub enum CreateError {
     NotEmpty {
         /// The device.
         device: String,
-        /// Where.
+        /// The first byte that is not zero.
         at: u64,
     },
     /// There is no room for md's structures and the stripe log.
@@ -88,7 +88,7 @@ pub enum CreateError {
     NoRoom {
         /// The device.
         device: String,
-        /// What is missing.
+        /// The field that is missing or wrong.
         why: String,
     },
 }
@@ -247,7 +247,7 @@ fn zero_together(
     Ok(())
 }
 
-/// Where the data area of a member ends.
+/// The place where the data area of a member ends.
 fn end_of(format: &Format, role: usize) -> u64 {
     let geometry = &format.geometry;
     format.members[role].data_offset + geometry.stripes() * geometry.chunk_bytes()

@@ -37,7 +37,7 @@ pub struct VolumeDevice {
     submitted: Arc<Submitted>,
 }
 
-/// How many writes that were submitted have no answer yet.
+/// The number of submitted writes that have no answer yet.
 #[derive(Default)]
 struct Submitted {
     count: Mutex<usize>,
@@ -112,12 +112,12 @@ impl VolumeDevice {
         answer.wait().map_err(|failed| error_of(&self.name, operation, request, failed))
     }
 
-    /// If nobody takes it, it is answered as it is dropped.
+    /// Sends a request; one that nobody takes is answered as it is dropped.
     fn send(&self, request: Request, data: Option<SharedBuffer>, reply: Reply) {
         drop(self.messages.send(Message::Request { request, data, reply }));
     }
 
-    /// Whether a range can be submitted.
+    /// Returns whether a range can be submitted.
     fn check_whole(&self, operation: Operation, offset: u64, len: usize) -> Result<(), IoError> {
         self.check(operation, offset, len)?;
         if (1..=PIECE).contains(&(len as u64)) && (offset | len as u64).is_multiple_of(SECTOR) {
@@ -127,7 +127,7 @@ impl VolumeDevice {
         Err(self.error(operation, offset, len, io::Error::new(io::ErrorKind::InvalidInput, why)))
     }
 
-    /// What becomes of an answer to a request that was submitted.
+    /// The outcome of a request that was submitted, from its answer.
     fn queued(
         &self,
         operation: Operation,

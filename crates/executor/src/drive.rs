@@ -38,7 +38,7 @@ impl MemberDrive {
         Ok(Self { name, node, drive, bytes, block })
     }
 
-    /// What its operator calls it.
+    /// The name that its operator gives it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -68,7 +68,7 @@ impl MemberDrive {
         self.drive
     }
 
-    /// Whether both are one drive of one node, whatever they are called.
+    /// Returns whether both are one drive of one node, whatever they are called.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.node, &other.node) && self.drive == other.drive
     }

@@ -1,4 +1,4 @@
-//! What drives tell of operations.
+//! The ends of operations, as drives tell them.
 
 use crate::message::Message;
 use pumice_offload::Completion;

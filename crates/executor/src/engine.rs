@@ -31,7 +31,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Messages that are taken before effects are looked at.
 const AT_ONCE: usize = 64;
 
-/// How a round of the volume ended.
+/// The end of a round of the volume.
 pub(crate) enum End {
     /// A member failed during recovery: look again.
     Again,
@@ -60,7 +60,7 @@ pub(crate) struct Engine<'m> {
     nodes: Result<Nodes, String>,
     kernels: Kernels,
     buffers: BTreeMap<OpId, Buffers>,
-    /// What the volume is told next.
+    /// The events that the volume is told next.
     events: Vec<Event>,
     /// Empty, but not its memory.
     effects: Vec<Effect>,
@@ -71,7 +71,7 @@ pub(crate) struct Engine<'m> {
     /// Operations that have ended, and what came of one: empty, but not their memory.
     ended: Vec<Completion>,
     came: Vec<Came>,
-    /// What outlasts this round.
+    /// The state that outlasts this round.
     pub(crate) kept: Kept,
     epochs: Epochs,
     /// Claims that are not granted yet.
@@ -219,7 +219,7 @@ impl<'m> Engine<'m> {
         self.kept = kept;
     }
 
-    /// What outlasts the round, which has ended.
+    /// Gives the state that outlasts the round, which has ended.
     pub(crate) fn hand_over(&mut self) -> Kept {
         let mut status = self.status();
         let why = if self.kept.held.is_some() { ControlError::Held } else { ControlError::Stopped };
@@ -427,7 +427,7 @@ impl<'m> Engine<'m> {
         }
     }
 
-    /// Those who wait for the end.
+    /// Takes the replies to those who wait for the end.
     pub(crate) fn waiting_for_the_end(&mut self) -> Vec<SyncSender<()>> {
         std::mem::take(&mut self.kept.stopping)
     }

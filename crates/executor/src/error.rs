@@ -1,4 +1,4 @@
-//! Why a volume cannot be opened.
+//! Reasons why a volume cannot be opened.
 
 use pumice_offload::NodeError;
 use pumice_raid::ProbeError;
@@ -14,7 +14,7 @@ fn roles(of: &BTreeSet<Role>) -> String {
     of.iter().map(|role| role.get().to_string()).collect::<Vec<_>>().join(",")
 }
 
-/// What of the members that are named as missing is not so.
+/// The members that are named as missing and are not, or are missing and not named.
 fn not_missing(named: &BTreeSet<Role>, missing: &BTreeSet<Role>) -> String {
     let here: BTreeSet<Role> = named.difference(missing).copied().collect();
     let others: BTreeSet<Role> = missing.difference(named).copied().collect();
@@ -25,7 +25,8 @@ fn not_missing(named: &BTreeSet<Role>, missing: &BTreeSet<Role>) -> String {
     }
 }
 
-/// Why a volume cannot be opened. Nothing was written, unless a device failed during recovery.
+/// Reasons why a volume cannot be opened. Nothing was written, unless a device failed during
+/// recovery.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// No device was named.
@@ -36,7 +37,7 @@ pub enum OpenError {
     Device {
         /// The device.
         device: String,
-        /// Why.
+        /// The reason.
         source: NodeError,
     },
     /// md's structures on a device cannot be read.
@@ -44,7 +45,7 @@ pub enum OpenError {
     Probe {
         /// The device.
         device: String,
-        /// Why.
+        /// The reason.
         source: ProbeError,
     },
     /// A device carries no superblock.
@@ -62,9 +63,9 @@ pub enum OpenError {
         device: String,
         /// The field.
         field: &'static str,
-        /// What it is.
+        /// The value.
         found: String,
-        /// Why it is refused.
+        /// The reason why it is refused.
         why: &'static str,
     },
     /// Devices of two arrays.
@@ -128,15 +129,15 @@ pub enum OpenError {
         here: u16,
         /// Members of the array.
         members: u16,
-        /// Those that are not here.
+        /// Members that are not here.
         missing: BTreeSet<Role>,
     },
     /// The members that are missing are not those that the operator knows of.
     #[error("--without {}: {}", roles(named), not_missing(named, missing))]
     NotWithout {
-        /// What the operator says.
+        /// The members that the operator names.
         named: BTreeSet<Role>,
-        /// What is so.
+        /// The members that are missing.
         missing: BTreeSet<Role>,
     },
     /// There is no room for the stripe log.
@@ -144,7 +145,7 @@ pub enum OpenError {
     NoRoom {
         /// The device.
         device: String,
-        /// How much is missing.
+        /// The room that is missing.
         source: NoRoom,
     },
     /// The geometry cannot be.
@@ -155,7 +156,7 @@ pub enum OpenError {
     Member {
         /// The member's device.
         device: String,
-        /// Why.
+        /// The reason.
         source: Refusal,
     },
     /// The array cannot be written as it is.

@@ -28,7 +28,7 @@ pub(crate) struct Joining {
     pub(crate) lies_there: Option<[u8; 16]>,
 }
 
-/// Why an array takes no more devices.
+/// The reason why an array takes no more devices.
 pub(crate) const NO_NUMBER: &str = "max_dev: the array has no number left for it";
 
 /// Works out a new member's superblock from one that is in sync. `like` is read from the medium;
@@ -42,7 +42,6 @@ pub(crate) fn prepare(
 ) -> Result<Joining, ControlError> {
     let device = drive.name().to_owned();
     let refuse = |why: String| ControlError::Device { device: device.clone(), why };
-    let (metadata, with_log) = (facts.metadata, facts.consistency == Consistency::Log);
     let model = find_known(like, facts.known()).map_err(|error| refuse(error.to_string()))?;
     let found = probe_for(&drive, facts.known()).map_err(|error| refuse(error.to_string()));
     let ours = |record: &&MemberRecord| record.superblock.array_uuid == model.superblock().array_uuid;
@@ -51,59 +50,70 @@ pub(crate) fn prepare(
     if let Some(role) = member_on(&drive, lies_there)? {
         return Err(ControlError::IsMember { device, role });
     }
-    match found {
-        Ok(None) if force => {}
-        Ok(None) => {
-            if let Some(at) = drive.first_not_zero().map_err(|error| refuse(error.to_string()))? {
-                return Err(refuse(format!("byte {at} is not zero; --force takes it all the same")));
-            }
-        }
-        Ok(Some(record)) if !force && record.superblock.array_uuid == model.superblock().array_uuid => {
-            return former(drive, facts);
-        }
-        Ok(Some(record)) if !force => {
-            let array = record.superblock.array_uuid;
-            return Err(refuse(format!(
-                "set_uuid is {array}: it is a member of an array; --force takes it all the same"
-            )));
-        }
-        Ok(Some(record)) if record.superblock.metadata != metadata => {
-            let old = record.superblock.metadata;
-            return Err(refuse(format!(
-                "a superblock of version {old} lies elsewhere on it; remove that first"
-            )));
-        }
-        Err(error) => return Err(error),
-        Ok(Some(_)) => {}
+    let found = found?;
+    let array = found.as_ref().map(|record| record.superblock.array_uuid);
+    if !force && array == Some(model.superblock().array_uuid) {
+        return former(drive, facts);
     }
+    is_free(&drive, found.as_ref(), facts, force).map_err(refuse)?;
     check_block_size(&drive, facts).map_err(refuse)?;
     check_blocks(&drive, model.superblock().data_offset_bytes()).map_err(|error| refuse(why(error)))?;
-    let mut superblock = model.superblock.clone();
+    let superblock = superblock_like(&model.superblock, &drive, facts.metadata).map_err(refuse)?;
+    let read = superblock.interpret(facts.metadata, drive.bytes() / SECTOR);
+    let read = read.map_err(|error| refuse(error.to_string()))?;
+    let with_log = facts.consistency == Consistency::Log;
+    let place = MemberPlace::of(&read, with_log).map_err(|error| refuse(error.to_string()))?;
+    let serial = serial_on(&drive, &place).map_err(|error| refuse(error.to_string()))?;
+    Ok(Joining { drive, superblock, place, nonce: random(), serial, kept: None, lies_there })
+}
+
+/// Refuses a device with something on it that matters, unless `force` says that it does not.
+fn is_free(
+    drive: &MemberDrive,
+    found: Option<&MemberRecord>,
+    facts: &Facts,
+    force: bool,
+) -> Result<(), String> {
+    match found {
+        None if force => Ok(()),
+        None => match drive.first_not_zero().map_err(|error| error.to_string())? {
+            Some(at) => Err(format!("byte {at} is not zero; --force takes it all the same")),
+            None => Ok(()),
+        },
+        Some(record) if !force => {
+            let array = record.superblock.array_uuid;
+            Err(format!("set_uuid is {array}: it is a member of an array; --force takes it all the same"))
+        }
+        Some(record) if record.superblock.metadata != facts.metadata => {
+            let old = record.superblock.metadata;
+            Err(format!("a superblock of version {old} lies elsewhere on it; remove that first"))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// The superblock of a new member, like that of one in sync.
+fn superblock_like(model: &V1, drive: &MemberDrive, metadata: Metadata) -> Result<V1, String> {
+    let mut superblock = model.clone();
     let sectors = drive.bytes() / SECTOR;
-    let place = metadata.super_sector(sectors).ok_or_else(|| refuse("it is too small".to_owned()))?;
+    let place = metadata.super_sector(sectors).ok_or_else(|| "it is too small".to_owned())?;
     superblock.super_offset = place;
     superblock.data_size = match metadata {
-        Metadata::V1_0 => {
-            place.saturating_sub(model.superblock.super_offset.saturating_sub(model.superblock.data_size))
-        }
+        Metadata::V1_0 => place.saturating_sub(model.super_offset.saturating_sub(model.data_size)),
         _ => sectors.saturating_sub(superblock.data_offset),
     };
     if superblock.data_size < superblock.size {
         let needed = (superblock.size + superblock.data_offset) * SECTOR;
-        return Err(refuse(format!("it has {} bytes, and a member needs {needed}", drive.bytes())));
+        return Err(format!("it has {} bytes, and a member needs {needed}", drive.bytes()));
     }
     let first = |entry: u16| superblock.dev_roles.iter().position(|role| *role == entry);
-    let number = first(ROLE_SPARE).or_else(|| first(ROLE_FAULTY));
-    let number = number.ok_or_else(|| refuse(NO_NUMBER.to_owned()))?;
+    let number = first(ROLE_SPARE).or_else(|| first(ROLE_FAULTY)).ok_or_else(|| NO_NUMBER.to_owned())?;
     // It fits for now; when it joins the volume gives it one that no other device has by then.
     // A position in a table of at most 1920.
     superblock.dev_number = number as u32;
     superblock.device_uuid = random_uuid().0;
     superblock.corrected_reads = 0;
-    let read = superblock.interpret(metadata, sectors).map_err(|error| refuse(error.to_string()))?;
-    let place = MemberPlace::of(&read, with_log).map_err(|error| refuse(error.to_string()))?;
-    let serial = serial_on(&drive, &place).map_err(|error| refuse(error.to_string()))?;
-    Ok(Joining { drive, superblock, place, nonce: random(), serial, kept: None, lies_there })
+    Ok(superblock)
 }
 
 /// The volume's logical block, which its users know, would grow with that of a member.
@@ -156,7 +166,7 @@ impl Joining {
         self.kept.as_ref().map(|_| &self.superblock)
     }
 
-    /// Why it is refused if it cannot come back as it is.
+    /// The reason why it is refused if it cannot come back as it is.
     pub(crate) fn stale(&self) -> ControlError {
         let what = "set_uuid is this array's, and it cannot come back as it is";
         let why = format!("{what}; --force takes it as a new one");

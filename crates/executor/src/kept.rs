@@ -1,4 +1,4 @@
-//! What outlasts a round of a volume: from one opening, over a hold, to the next.
+//! The state of a volume that outlasts a round: from one opening, over a hold, to the next.
 
 use crate::back::{PAUSE, Watch};
 use crate::buffers::Piece;
@@ -36,7 +36,7 @@ impl Asked {
     }
 }
 
-/// What outlasts a round of a volume.
+/// The state that outlasts a round of a volume.
 #[derive(Default)]
 pub(crate) struct Kept {
     /// Requests without an answer, in the order in which they came.
@@ -50,7 +50,7 @@ pub(crate) struct Kept {
     /// Since when more members are missing than the volume survives.
     pub(crate) held: Option<Instant>,
     pub(crate) watch: Option<Watch>,
-    /// When the volume was held, members had writes in their caches that no log has.
+    /// Members had writes in their caches that no log has, at the time of the hold.
     pub(crate) rests: bool,
     /// A node was started again since.
     pub(crate) restarted: bool,
@@ -64,7 +64,7 @@ pub(crate) struct Kept {
     pub(crate) moved: Moved,
     /// The last errors of members, oldest first.
     pub(crate) errors: VecDeque<String>,
-    /// How it stood when the last round ended.
+    /// The status at the end of the last round.
     pub(crate) status: Option<Status>,
 }
 
@@ -73,14 +73,14 @@ impl Kept {
         self.held.is_some_and(|since| since.elapsed() >= hold_timeout)
     }
 
-    /// How long what waits for a held volume waits yet, unless it has been answered.
+    /// The time that requests still wait for a held volume, unless it has been answered.
     pub(crate) fn hold_left(&self, hold_timeout: Duration) -> Option<Duration> {
         let left = hold_timeout.saturating_sub(self.held?.elapsed());
         (!left.is_zero()).then_some(left)
     }
 
-    /// What waits for a volume that is held for too long is answered, also what has come while no
-    /// round was under way.
+    /// Answers requests that wait for a volume that is held for too long, also those that have come
+    /// while no round was under way.
     pub(crate) fn check_hold(&mut self, hold_timeout: Duration) {
         if !self.is_held_for_long(hold_timeout) {
             return;
@@ -98,7 +98,7 @@ impl Kept {
         }
     }
 
-    /// Why the members of a held volume are not back.
+    /// The reason why the members of a held volume are not back.
     pub(crate) fn why_held(&self) -> Option<&String> {
         self.watch.as_ref().and_then(Watch::why)
     }
@@ -142,6 +142,12 @@ impl Kept {
         self.asked.values_mut().for_each(|asked| asked.pieces.clear());
     }
 
+    /// The status that the last round has left, with the reasons of the hold.
+    fn status_of_hold(&self) -> Option<Status> {
+        let errors = self.errors.iter().chain(self.why_held()).cloned().collect();
+        Some(Status { errors, ..self.status.clone()? })
+    }
+
     /// Waits, without a round, until the members are there; `None`: the volume is to end.
     pub(crate) fn wait(&mut self, inbox: &Receiver<Message>, hold_timeout: Duration) -> Option<Box<Back>> {
         self.held.get_or_insert_with(Instant::now);
@@ -165,9 +171,8 @@ impl Kept {
                 }
                 Ok(message @ (Message::Request { .. } | Message::Settle(_))) => self.late.push_back(message),
                 Ok(Message::Status(reply)) => {
-                    if let Some(status) = self.status.clone() {
-                        let errors = self.errors.iter().chain(self.why_held()).cloned().collect();
-                        drop(reply.send(Status { errors, ..status }));
+                    if let Some(status) = self.status_of_hold() {
+                        drop(reply.send(status));
                     }
                 }
                 Ok(message @ (Message::Stop(_) | Message::Abandon(_))) => {

@@ -1,4 +1,5 @@
-//! What lies on the members: superblocks, heads and records of the stripe log, bitmaps.
+//! A look at the contents of the members: superblocks, heads and records of the stripe log,
+//! bitmaps.
 
 use crate::drive::MemberDrive;
 use crate::error::OpenError;
@@ -26,13 +27,13 @@ const PIECE: u64 = 1 << 20;
 pub struct Found {
     /// The device.
     pub drive: MemberDrive,
-    /// What md wrote on it.
+    /// The structures of md on it.
     pub record: MemberRecord,
     pub(crate) superblock: V1,
 }
 
 impl Found {
-    /// What the superblock says.
+    /// The superblock, interpreted.
     #[must_use]
     pub const fn superblock(&self) -> &Superblock {
         &self.record.superblock
@@ -47,7 +48,7 @@ impl Found {
         &self.superblock.dev_roles
     }
 
-    /// Whether a table gives it a role.
+    /// Returns whether a table gives it a role.
     pub(crate) fn is_active(&self, table: &[u16]) -> bool {
         let role = table.get(self.superblock.dev_number as usize);
         role.is_some_and(|role| u32::from(*role) < self.superblock.raid_disks)
@@ -124,7 +125,7 @@ fn found(drive: &MemberDrive, probed: Result<Option<MemberRecord>, ProbeError>) 
 pub(crate) struct Survey {
     pub(crate) newest: Superblock,
     pub(crate) geometry: Geometry,
-    /// Those that the newest superblock gives a role.
+    /// Members that the newest superblock gives a role.
     pub(crate) members: BTreeMap<Role, Found>,
 }
 

@@ -1,4 +1,4 @@
-//! What a volume's thread is told, and what it answers.
+//! Messages to a volume's thread, and its answers.
 
 use crate::claim::Granted;
 use crate::drive::MemberDrive;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// What a volume's thread is told.
+/// A message to a volume's thread.
 pub(crate) enum Message {
     /// Operations on drives have ended: they are taken from where they were put.
     Ended,
@@ -25,13 +25,14 @@ pub(crate) enum Message {
     Settle(Reply),
     /// An attempt to reach the members of a held volume has ended.
     Back(Result<Option<Box<Back>>, String>),
-    /// How does it stand?
+    /// A question for the status.
     Status(SyncSender<Status>),
     /// A member is to be failed.
     Fail(Role, Order<()>),
-    /// Which drive is a member in sync?
+    /// A question for the drive of a member in sync.
     Model(SyncSender<Option<MemberDrive>>),
-    /// Which member is on this drive, or has the superblock with this device_uuid?
+    /// A question for the member that is on this drive, or has the superblock with this
+    /// device_uuid.
     MemberOn(Box<MemberDrive>, Option<[u8; 16]>, SyncSender<Option<Role>>),
     /// A new member is to take the role of one that is missing.
     Join(Box<Joining>, Order<Role>),
@@ -39,7 +40,7 @@ pub(crate) enum Message {
     Claim { stripes: Range<u64>, alone: bool, reply: Sender<Granted> },
     /// A claim is given back.
     Unclaim(ClaimId),
-    /// Which drives are members, in sync or not?
+    /// A question for the drives of all members, in sync or not.
     Members(SyncSender<Vec<(Role, MemberDrive)>>),
     /// Everything is to be made clean, and the volume to end. The answer comes when it is.
     Stop(SyncSender<()>),
@@ -53,7 +54,7 @@ pub(crate) struct Order<T> {
     taken: Arc<AtomicBool>,
 }
 
-/// What the asker of an order waits on.
+/// The answer that the asker of an order waits for.
 pub(crate) struct OrderAnswer<T> {
     answer: Receiver<Result<T, ControlError>>,
     taken: Arc<AtomicBool>,
@@ -90,7 +91,7 @@ impl<T> OrderAnswer<T> {
     }
 }
 
-/// Why no answer came.
+/// The reason why no answer came.
 pub(crate) fn unanswered(error: RecvTimeoutError) -> ControlError {
     match error {
         RecvTimeoutError::Timeout => ControlError::Unanswered,

@@ -36,7 +36,7 @@ const PLANNED_MEMORY: u64 = 16 << 20;
 #[derive(Debug, Clone, Copy)]
 struct Home {
     drive: DriveId,
-    /// Where this host's part of the drive's local memory begins.
+    /// The start of this host's part of the drive's local memory.
     memory: u64,
 }
 
@@ -46,14 +46,14 @@ pub(crate) struct Nodes {
     numbers: Vec<Option<NodeNumber>>,
     /// With their names; none for a plan.
     nodes: Vec<(Arc<dyn DataNode>, String)>,
-    /// How many there are.
+    /// The number of them.
     count: u64,
     places: u64,
     /// Windows of a stretch.
     stretch: u64,
     /// Bytes of a window: of a slot.
     window: u64,
-    /// What those sums depend on.
+    /// The secret that those sums depend on.
     secret: u64,
     /// Check sums of interims that were sent: by operation, target and node.
     sent: BTreeMap<OpId, BTreeMap<(Role, NodeNumber), u32>>,
@@ -139,7 +139,7 @@ impl Nodes {
         self.interims() + self.granted()
     }
 
-    /// Where interims begin, from the start of this host's part of the memory.
+    /// The start of interims, from the start of this host's part of the memory.
     fn interims(&self) -> u64 {
         self.places * self.window
     }
@@ -197,7 +197,7 @@ impl Nodes {
         Ok(Some(number))
     }
 
-    /// What the volume has to know.
+    /// The nodes and places, for the volume.
     pub(crate) fn for_volume(&self) -> NearNodes {
         // At most MOST_PLACES.
         NearNodes {
@@ -212,12 +212,12 @@ impl Nodes {
         self.homes.get(&role).copied().unwrap_or(Home { drive: DriveId(0), memory: 0 })
     }
 
-    /// Where the new blocks of a member are, in its drive's local memory.
+    /// The place of the new blocks of a member, in its drive's local memory.
     pub(crate) fn slot(&self, role: Role, place: u32) -> u64 {
         self.home(role).memory + u64::from(place) * self.window
     }
 
-    /// Where a stretch of a member is made, in its drive's local memory.
+    /// The place where a stretch of a member is made, in its drive's local memory.
     pub(crate) fn stretch_slot(&self, role: Role, place: u32) -> u64 {
         self.home(role).memory + self.interims() + self.stretch_interim(place, 0)
     }
@@ -228,13 +228,13 @@ impl Nodes {
         u64::from(node) - u64::from(home.is_some_and(|home| home < node))
     }
 
-    /// Where the interim of a sender for a stretch is, from the start of the granted range.
+    /// The place of the interim of a sender for a stretch, from the start of the granted range.
     fn stretch_interim(&self, place: u32, sender: u64) -> u64 {
         let before = u64::from(place) * self.others().max(1) + sender;
         (self.places * self.others() + before * self.stretch) * self.window
     }
 
-    /// Where the interim of a node is, from the start of the granted range.
+    /// The place of the interim of a node, from the start of the granted range.
     fn interim(&self, place: u32, target: Role, node: NodeNumber) -> u64 {
         (u64::from(place) * self.others() + self.sender(target, node)) * self.window
     }

@@ -3,7 +3,7 @@
 use pumice_pacer::{Nanos, TokenBucket};
 use std::time::{Duration, Instant};
 
-/// What may be saved up: a tenth of a second of the rate.
+/// The windows that may be saved up: a tenth of a second of the rate.
 const SAVED: u64 = 10;
 
 /// A rate of bytes that a member gets.
@@ -32,7 +32,7 @@ impl Pace {
         Nanos::try_from(self.zero.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
     }
 
-    /// How long the next `windows` have to wait; `None` if they may be restored now.
+    /// The time for which the next `windows` have to wait; `None` if they may be restored now.
     pub(crate) fn wait(&mut self, windows: u64) -> Option<Duration> {
         let now = self.now();
         while self.counted < windows {

@@ -43,7 +43,7 @@ pub struct PlanSpec {
     pub offload: bool,
 }
 
-/// What a volume does.
+/// The work of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     /// Writes whole stripes: as many as members, each at once.
@@ -138,7 +138,7 @@ impl Links {
     }
 }
 
-/// What some work moves, on a volume that is dirty and has room in its log.
+/// The bytes that some work moves, on a volume that is dirty and has room in its log.
 ///
 /// The time that this takes does not grow with the chunk, but for a rebuild: windows are written
 /// independently of each other, so one window of each chunk stands for all of them.
@@ -202,8 +202,8 @@ fn plan_whole(spec: &PlanSpec, work: Work) -> Result<Links, DryError> {
     Ok(out)
 }
 
-/// Whether a command of a rebuild restores blocks: what else is done when a member joins does not
-/// grow with it.
+/// Returns whether a command of a rebuild restores blocks: what else is done when a member joins
+/// does not grow with it.
 const fn is_restoring(command: &Command) -> bool {
     !matches!(command, Command::Put { .. } | Command::Flush { .. })
 }

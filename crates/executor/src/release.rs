@@ -7,7 +7,7 @@ use pumice_raid::{Metadata, Uuid};
 use pumice_units::Role;
 use pumice_volume::MemberPlace;
 
-/// What became of an array that was released.
+/// The outcome of the release of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Released {
     /// The writers that were named.

@@ -6,7 +6,7 @@ use pumice_volume::RequestError;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// Why a request of a user failed.
+/// Reasons why a request of a user failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Failed {
     #[error(transparent)]
@@ -29,7 +29,7 @@ impl From<Failed> for ControlError {
     }
 }
 
-/// What a request's user gets: if it was a read, its bytes, in any order.
+/// The answer to a request's user: if it was a read, its bytes, in any order.
 pub(crate) type Answer = Result<Vec<Piece>, Failed>;
 
 /// Takes the answer to a request; called once, by the volume's thread. It must not wait. What it
@@ -105,7 +105,7 @@ impl fmt::Debug for Reply {
     }
 }
 
-/// Where an answer comes.
+/// The place where an answer comes.
 pub(crate) struct Waiting(Arc<(Mutex<Option<Answer>>, Condvar)>);
 
 impl Waiting {

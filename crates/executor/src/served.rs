@@ -26,22 +26,22 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often recovery is begun again because members fail.
+/// The number of times that recovery is begun again because members fail.
 const AGAIN: usize = 5;
 /// Operations in flight on a node's queue.
 const DEPTH: usize = 256;
 
-/// How a volume is opened.
+/// The options with which a volume is opened.
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
     /// The format of the superblocks that count, if the operator names it: what lies at the places
     /// of others is not looked at.
     pub metadata: Option<Metadata>,
-    /// What keeps rows whole over a crash.
+    /// The means that keeps rows whole over a crash.
     pub consistency: Consistency,
     /// Members that the superblocks call active may be missing: they are failed.
     pub degraded: bool,
-    /// Where parity is made.
+    /// The place where parity is made.
     pub offload: Offload,
     /// Half of the members, or fewer, are not enough: another host may have the others.
     pub majority: bool,
@@ -50,9 +50,9 @@ pub struct OpenOptions {
     pub without: BTreeSet<Role>,
     /// md's period of clearing bits, after two of which an idle volume is made clean.
     pub tick: Duration,
-    /// Which machine this is, for those that find the array open; 0 leaves no mark.
+    /// The number of this machine, for those that find the array open; 0 leaves no mark.
     pub writer: u128,
-    /// How long requests wait while more members are missing than the volume survives.
+    /// The time for which requests wait while more members are missing than the volume survives.
     pub hold_timeout: Duration,
     /// Most bytes a second that a rebuild writes to a member; `None`: as fast as it can.
     pub rebuild_rate: Option<u64>,
@@ -110,8 +110,8 @@ pub fn open(drives: &[MemberDrive], options: &OpenOptions) -> Result<ServedVolum
     Ok(ServedVolume { facts, messages, copied, losses, thread })
 }
 
-/// How many members may be away when a volume of so many members is opened, of which `data` are
-/// needed. `majority`: as [`OpenOptions::majority`].
+/// The number of members that may be away when a volume of so many members is opened, of which
+/// `data` are needed. `majority`: as [`OpenOptions::majority`].
 #[must_use]
 pub fn opens_without(members: u16, data: u16, majority: bool) -> u16 {
     let opens = |away: &u16| {
@@ -146,16 +146,15 @@ impl Opening {
                 Ok(engine) => engine,
                 Err(error) if is_served => {
                     kept.note(&error);
-                    let Some(back) = kept.wait(&self.inbox, self.options.hold_timeout) else {
-                        // Of those who wait, only who has abandoned it is told.
-                        for reply in kept.stopping {
-                            let _ = reply.send(());
+                    match kept.wait(&self.inbox, self.options.hold_timeout) {
+                        Some(back) => {
+                            kept.restarted |= back.restarted;
+                            (self.survey, attempts) = (back.survey, 0);
+                            continue;
                         }
-                        return;
-                    };
-                    kept.restarted |= back.restarted;
-                    (self.survey, attempts) = (back.survey, 0);
-                    continue;
+                        // Of those who wait, only who has abandoned it is told.
+                        None => return tell(kept.stopping),
+                    }
                 }
                 // If nobody listens, nobody wants the volume.
                 Err(error) => return drop(self.begun.send(Err(error))),
@@ -179,11 +178,7 @@ impl Opening {
                     let waiting = engine.waiting_for_the_end();
                     // The queues are closed before anybody hears of it: the devices are free.
                     drop(engine);
-                    for reply in waiting {
-                        // Who has gone does not wait.
-                        let _ = reply.send(());
-                    }
-                    return;
+                    return tell(waiting);
                 }
             }
         }
@@ -200,8 +195,8 @@ impl Opening {
         }
     }
 
-    /// Whether members are here without which no other host can go on. Who serves the volume has
-    /// had them all along: the others have failed on record, or are waited for.
+    /// Returns whether members are here without which no other host can go on. Who serves the
+    /// volume has had them all along: the others have failed on record, or are waited for.
     fn has_majority(&self, is_served: bool) -> Result<(), OpenError> {
         let Survey { geometry, members, .. } = &self.survey;
         let (all, here) = (geometry.raid_disks(), members.len() as u16);
@@ -288,8 +283,16 @@ impl Opening {
     }
 }
 
+/// Tells those who wait for the end of a volume.
+fn tell(waiting: Vec<SyncSender<()>>) {
+    for reply in waiting {
+        // Who has gone does not wait.
+        let _ = reply.send(());
+    }
+}
+
 impl ServedVolume {
-    /// What does not change.
+    /// The facts that do not change.
     #[must_use]
     pub const fn facts(&self) -> &Facts {
         &self.facts
@@ -305,13 +308,13 @@ impl ServedVolume {
         Arc::new(VolumeDevice::new(name, sizes, self.messages.clone(), shared))
     }
 
-    /// What is asked of it from other threads.
+    /// The control for other threads.
     #[must_use]
     pub fn control(&self) -> Control {
         Control { messages: self.messages.clone(), facts: self.facts.clone() }
     }
 
-    /// How it stands.
+    /// The status of the volume.
     ///
     /// # Errors
     /// If it has stopped, or does not answer within 5 s.

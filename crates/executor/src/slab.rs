@@ -18,7 +18,10 @@ impl<T> Slab<T> {
     pub(crate) fn insert(&mut self, value: T) -> usize {
         let number = self.free.pop().unwrap_or(self.values.len());
         match self.values.get_mut(number) {
-            Some(place) => *place = Some(value),
+            Some(place) => {
+                assert!(place.is_none(), "E5: no two operations under way have one number");
+                *place = Some(value);
+            }
             None => self.values.push(Some(value)),
         }
         number

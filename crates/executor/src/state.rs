@@ -1,4 +1,4 @@
-//! What a volume is, how it stands, and what it refuses.
+//! The facts of a volume, its status, and its refusals.
 
 use pumice_raid::geometry::Geometry;
 use pumice_raid::{Known, Metadata, Uuid};
@@ -8,7 +8,7 @@ use pumice_volume::choice::{Preference, Standing};
 use pumice_volume::rows::RowLayout;
 use std::collections::BTreeSet;
 
-/// What keeps rows whole over a crash.
+/// The means that keeps rows whole over a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Consistency {
     /// The stripe log.
@@ -17,10 +17,10 @@ pub enum Consistency {
     Bitmap,
 }
 
-/// Where parity is made, if the nodes of the drives can make it.
+/// The place where parity is made, if the nodes of the drives can make it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Offload {
-    /// Where it is faster, by measurement.
+    /// The place where it is faster, by measurement.
     Auto,
     /// By the nodes, if that moves fewer bytes over this host's links.
     #[default]
@@ -30,7 +30,7 @@ pub enum Offload {
 }
 
 impl Offload {
-    /// What decides on operations that can be near.
+    /// The preference for operations that can be near.
     pub(crate) const fn preference(self) -> Preference {
         match self {
             Self::Auto => Preference::Faster,
@@ -40,7 +40,7 @@ impl Offload {
     }
 }
 
-/// What does not change while a volume is open, but for its members.
+/// The facts of a volume that do not change while it is open, but for its members.
 #[derive(Debug, Clone)]
 pub struct Facts {
     /// The array.
@@ -49,7 +49,7 @@ pub struct Facts {
     pub name: String,
     /// md's format.
     pub metadata: Metadata,
-    /// How its chunks lie.
+    /// The layout of its chunks.
     pub geometry: Geometry,
     /// Its bytes.
     pub bytes: u64,
@@ -57,32 +57,32 @@ pub struct Facts {
     pub block: u32,
     /// Members.
     pub members: u16,
-    /// How many of them may be missing, whichever they are.
+    /// The number of them that may be missing, whichever they are.
     pub survives: u16,
-    /// What keeps rows whole over a crash.
+    /// The means that keeps rows whole over a crash.
     pub consistency: Consistency,
-    /// What was found when it was opened.
+    /// The findings when it was opened.
     pub report: Report,
 }
 
 impl Facts {
-    /// What is known of the superblocks of its devices.
+    /// The known facts of the superblocks of its devices.
     #[must_use]
     pub const fn known(&self) -> Known {
         Known { array: Some(self.uuid), metadata: Some(self.metadata) }
     }
 
-    /// Whether the blocks of `missing` members follow from the others.
+    /// Returns whether the blocks of `missing` members follow from the others.
     #[must_use]
     pub fn corrects(&self, missing: &BTreeSet<Role>) -> bool {
         self.geometry.corrects(missing)
     }
 }
 
-/// How a volume stands.
+/// The status of a volume.
 #[derive(Debug, Clone)]
 pub struct Status {
-    /// What does not change.
+    /// The facts that do not change.
     pub facts: Facts,
     /// Its devices by role; `None` where none is.
     pub devices: Vec<(Role, Option<String>)>,
@@ -95,11 +95,11 @@ pub struct Status {
     /// Those of the missing that are being rebuilt, and that the superblocks on all members name:
     /// windows that are restored, of how many.
     pub rebuilding: Vec<(Role, u64, u64)>,
-    /// Whether the superblocks say that nothing is being written.
+    /// True if the superblocks say that nothing is being written.
     pub clean: bool,
-    /// Whether it waits for members.
+    /// True if it waits for members.
     pub held: bool,
-    /// Whether a member has failed, and the superblocks of the others do not say so yet.
+    /// True if a member has failed, and the superblocks of the others do not say so yet.
     pub recording: bool,
     /// Bytes that users read.
     pub user_read: u64,
@@ -115,9 +115,9 @@ pub struct Status {
     /// Bytes that this host's buffers were read or written for users and members: copies, folds,
     /// and payload that came or went. Those of users are among them.
     pub host_memory: u64,
-    /// Whether nodes make parity; else why they do not.
+    /// The nodes make parity; else the reason why they do not.
     pub near: Result<(), String>,
-    /// Where classes of work go, if that is measured ([`Offload::Auto`]).
+    /// The place where classes of work go, if that is measured ([`Offload::Auto`]).
     pub ways: Option<[Standing; 3]>,
     /// Writes of windows whose parity the nodes made.
     pub near_writes: u64,
@@ -135,7 +135,7 @@ pub struct Status {
     pub errors: Vec<String>,
 }
 
-/// Why something cannot be done with a volume.
+/// Reasons why something cannot be done with a volume.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
     /// It has stopped.
@@ -184,7 +184,7 @@ pub enum ControlError {
     Device {
         /// The device.
         device: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }

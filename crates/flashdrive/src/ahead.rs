@@ -55,7 +55,7 @@ impl Ahead {
         self.pages.get(at)
     }
 
-    /// Whether these pages were all asked for.
+    /// Returns whether these pages were all asked for.
     pub(crate) fn covers(&self, pages: &[Ppn]) -> bool {
         pages.iter().all(|page| self.at(*page).is_some())
     }

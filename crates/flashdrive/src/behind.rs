@@ -1,4 +1,4 @@
-//! Which bytes of the page cache are to be written to the medium before a flush asks for it.
+//! The bytes of the page cache that are to be written to the medium before a flush asks for them.
 //!
 //! A flush that finds little to write is short, and what waits in the page cache stays bounded. Few
 //! long writes cost less than many short ones, so a piece is written when it is full.
@@ -13,7 +13,7 @@ const PARTS: usize = 64;
 /// Pieces that are being written back, at most: whoever begins one more waits for the oldest.
 const UNDER_WAY: usize = 16;
 
-/// What was written to the page cache since the last sync.
+/// The bytes that were written to the page cache since the last sync.
 #[derive(Debug, Default)]
 pub(crate) struct Behind {
     /// Bytes by piece. A byte that was written twice counts twice.
@@ -22,7 +22,7 @@ pub(crate) struct Behind {
     under_way: VecDeque<u64>,
 }
 
-/// What is to be done after a write.
+/// The work that is to be done after a write.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Steps {
     /// Ranges to begin with, in bytes.

@@ -16,20 +16,20 @@ use std::sync::Arc;
 pub struct DamagedPage {
     /// The logical page.
     pub lpn: u32,
-    /// Why.
+    /// The reason.
     pub error: FtlError,
 }
 
-/// What a drive holds.
+/// The contents of a drive.
 #[derive(Debug)]
 pub struct Examined {
-    /// What is fixed of it.
+    /// The fixed facts of it.
     pub superblock: Superblock,
     /// Slots of the superblock that are not as they should be: two at the start, two at the end.
     pub damaged_slots: [bool; 4],
-    /// What it holds.
+    /// The counts of its contents.
     pub census: Census,
-    /// What it did since it was formatted.
+    /// The counts of its work since it was formatted.
     pub stats: Stats,
     /// Fewest, mean and most erases of the blocks that hold data.
     pub wear: (u32, f64, u32),
@@ -42,13 +42,13 @@ pub struct Examined {
     /// It was closed. If not, what was flushed last cannot be told from what a cut took, should its
     /// tags be lost: nothing shows then that older versions stand.
     pub was_closed: bool,
-    /// What was durable and is lost: tags, and contents of logical pages. The drive can be
+    /// The durable data that are lost: tags, and contents of logical pages. The drive can be
     /// recovered only without them.
     pub lost: Vec<FtlError>,
 }
 
 impl Examined {
-    /// Whether anything is wrong with it.
+    /// Returns whether anything is wrong with it.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.damaged.is_empty()
@@ -117,7 +117,7 @@ pub fn examine(path: &Path, every_page: bool, accept_lost_tags: bool) -> Result<
     })
 }
 
-/// What was repaired.
+/// The repairs that were made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repaired {
     /// Slots of the superblock that were written again.

@@ -25,7 +25,7 @@ const PAGE: usize = PAGE_BYTES as usize;
 const AT_ONCE: usize = 256;
 /// Bytes that are discarded under one lock.
 const CLEARS: u64 = 64 << 20;
-/// How long a drive may take for the checkpoint with which it is closed.
+/// The time that a drive may take for the checkpoint with which it is closed.
 const CLOSING: Duration = Duration::from_secs(10);
 /// Changes from one time that the counts are shown to the next.
 const CHANGES: u64 = 64;
@@ -38,7 +38,7 @@ struct State {
     changes: u64,
 }
 
-/// Where the data of a page come from.
+/// The place where the data of a page come from.
 enum Source {
     /// Nothing was written there.
     Zeros,
@@ -61,17 +61,17 @@ pub struct FlashDrive {
     /// Makes the writes of the translation layer without its lock.
     medium: Queued<DeviceMedium>,
     flushes: Flushes,
-    /// Who collects garbage ahead of need.
+    /// The collector of garbage ahead of need.
     collecting: Mutex<()>,
-    /// Where data of writes wait for the medium.
+    /// The place where data of writes wait for the medium.
     buffers: Buffers,
     hashes: Hashes,
     sums: Sums,
     opened: Instant,
-    /// When the last command came or ended, in nanoseconds since it was opened.
+    /// The time when the last command came or ended, in nanoseconds since it was opened.
     last: AtomicU64,
-    /// What it did and holds, as of a change not long ago, for a reader who would have to wait for
-    /// a command.
+    /// The counts of its work and contents, as of a change not long ago, for a reader who would
+    /// have to wait for a command.
     counts: Mutex<FlashCounts>,
 }
 
@@ -120,12 +120,12 @@ impl FlashDrive {
         })
     }
 
-    /// What it holds. It looks at every page, under the lock.
+    /// The counts of its contents. It looks at every page, under the lock.
     pub fn census(&self) -> Census {
         self.lock().layer.census()
     }
 
-    /// What it did since it was formatted.
+    /// The counts of its work since it was formatted.
     pub fn stats(&self) -> Stats {
         self.lock().layer.stats()
     }
@@ -192,7 +192,7 @@ impl FlashDrive {
 
     fn flush_in_turn(&self, turn: Turn<'_>) -> Result<(), FtlError> {
         let mut state = self.lock();
-        let Some(flush) = state.layer.begin_flush(0)? else { return Ok(()) };
+        let Some(flush) = state.layer.begin_flush()? else { return Ok(()) };
         let number = self.medium.accepted();
         drop(state);
         self.medium.sync_upto(number).map_err(|_| NandError::Failed)?;
@@ -239,7 +239,7 @@ impl FlashDrive {
         IoError::new(&self.name, operation, offset, len, source)
     }
 
-    /// Where the data of some pages are.
+    /// The place of the data of some pages.
     fn locate(&self, lpns: Range<u32>) -> Result<Vec<Source>, (u32, FtlError)> {
         let mut state = self.lock();
         let find = |lpn| {
@@ -288,14 +288,7 @@ impl FlashDrive {
                 Source::Zeros => buf[page].fill(0),
                 Source::Held(data) => buf[page].copy_from_slice(data.as_ref()),
                 Source::At(first, _) => {
-                    let block = self.layout.geometry().block_of(*first);
-                    let follows = |(n, source): (u32, &Source)| match source {
-                        Source::At(page, sum) if page.0 == first.0 + n => {
-                            (self.layout.geometry().block_of(*page) == block).then_some(*sum)
-                        }
-                        _ => None,
-                    };
-                    let sums: Vec<u32> = (0..).zip(&sources[at..]).map_while(follows).collect();
+                    let sums = self.run(*first, &sources[at..]);
                     let end = at + sums.len();
                     self.read_run(lpns.start + at as u32, *first, &sums, &mut buf[at * PAGE..end * PAGE])?;
                     at = end;
@@ -305,6 +298,17 @@ impl FlashDrive {
             at += 1;
         }
         Ok(())
+    }
+
+    /// The sums of the pages, from the first source on, that follow each other in one block.
+    fn run(&self, first: Ppn, sources: &[Source]) -> Vec<u32> {
+        let geometry = self.layout.geometry();
+        let block = geometry.block_of(first);
+        let follows = |(n, source): (u32, &Source)| match source {
+            Source::At(page, sum) if page.0 == first.0 + n && geometry.block_of(*page) == block => Some(*sum),
+            _ => None,
+        };
+        (0..).zip(sources).map_while(follows).collect()
     }
 
     /// Changes a part of a page.

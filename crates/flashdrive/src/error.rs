@@ -1,4 +1,4 @@
-//! Why a drive cannot be opened, formatted or checked.
+//! Reasons why a drive cannot be opened, formatted or checked.
 
 use crate::layout::LayoutError;
 use crate::superblock::SuperblockError;
@@ -7,7 +7,7 @@ use pumice_ftl::FtlError;
 use std::io;
 use thiserror::Error;
 
-/// Why a drive cannot be opened, formatted or checked.
+/// Reasons why a drive cannot be opened, formatted or checked.
 #[derive(Debug, Error)]
 pub enum FlashError {
     /// The file or device cannot be opened, read or written.
@@ -18,7 +18,7 @@ pub enum FlashError {
     Path {
         /// The path.
         path: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// There is no superblock that can be used.
@@ -26,7 +26,7 @@ pub enum FlashError {
     Superblock {
         /// The path.
         path: String,
-        /// What is wrong with it.
+        /// The problem with it.
         source: SuperblockError,
     },
     /// The superblock at the start is lost, and its copy is there.
@@ -57,19 +57,19 @@ pub enum FlashError {
     Ftl {
         /// The path.
         path: String,
-        /// Why.
+        /// The reason.
         source: FtlError,
     },
-    /// What is asked for is not what the drive has.
+    /// The setting that is asked for is not that of the drive.
     #[error("{path}: {field}: the drive has {has}, and {asked} is asked for")]
     Differs {
         /// The path.
         path: String,
-        /// What differs.
+        /// The field that differs.
         field: &'static str,
-        /// What the drive has.
+        /// The value of the drive.
         has: String,
-        /// What is asked for.
+        /// The value that is asked for.
         asked: String,
     },
     /// A drive cannot be laid out so.
@@ -77,7 +77,7 @@ pub enum FlashError {
     Layout {
         /// The path.
         path: String,
-        /// Why.
+        /// The reason.
         source: LayoutError,
     },
     /// A capacity is needed to make a drive.
@@ -92,14 +92,14 @@ pub enum FlashError {
     /// A part of what names a drive.
     #[error("{field}: {why}")]
     Field {
-        /// Which.
+        /// The field.
         field: &'static str,
-        /// What is wrong with it.
+        /// The problem with it.
         why: String,
     },
 }
 
-/// What the operator can do about it, where that is something.
+/// The advice to the operator, where there is some.
 const fn hint(error: &FtlError) -> &'static str {
     match error {
         FtlError::TagLost(_) | FtlError::ContentLost(_) => "; `pumice flash check` lists all that is lost",

@@ -2,7 +2,7 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Who flushes, and who waits for that.
+/// The flusher, and those who wait for it.
 #[derive(Debug, Default)]
 pub(crate) struct Flushes {
     state: Mutex<State>,

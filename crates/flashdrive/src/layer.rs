@@ -10,7 +10,7 @@ use pumice_ftl::{Coded, Config, Ftl, FtlError, NandJournal, Progress, Scheme, re
 /// The translation layer over a medium.
 pub(crate) type Layer<M> = Ftl<Coded<FileNand<M>>, NandJournal, Page>;
 
-/// How the translation layer of a drive is set.
+/// The settings of the translation layer of a drive.
 pub(crate) fn config(superblock: &Superblock, scheme: Scheme) -> Config {
     let logical = superblock.logical;
     Config {
@@ -42,7 +42,7 @@ pub(crate) fn mount<M: Medium>(
     recover_telling(nand, config(superblock, scheme), accept_lost_tags, progress)
 }
 
-/// What a translation layer did and holds.
+/// The counts of a translation layer's work and contents.
 pub(crate) fn counts<M: Medium>(layer: &mut Layer<M>) -> FlashCounts {
     let (stats, (blocks, free)) = (layer.stats(), layer.block_counts());
     let (fewest, mean_erases, most) = layer.wear();

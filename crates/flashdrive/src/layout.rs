@@ -1,4 +1,4 @@
-//! Where everything lies. The byte map is in `docs/reference/on-disk/flash.md`.
+//! The place of everything. The byte map is in `docs/reference/on-disk/flash.md`.
 
 use pumice_flash::{BlockId, Geometry, Ppn};
 use pumice_ftl::NandJournal;
@@ -10,19 +10,19 @@ pub const OOB_BYTES: u32 = 128;
 pub const PAGE_BYTES: u32 = 4096;
 /// Bytes of both slots of a superblock.
 pub(crate) const SUPERBLOCK_BYTES: u64 = 8192;
-/// Where the first block begins.
+/// The start of the first block.
 const BLOCKS_AT: u64 = 65_536;
 /// Pages in a block of a drive, at least and at most.
 pub(crate) const PAGES_PER_BLOCK: std::ops::RangeInclusive<u32> = 32..=1024;
 /// Footers are written in units of this, if they are made of whole ones.
 const UNIT: usize = 4096;
-/// What a disk writes all or nothing.
+/// The bytes that a disk writes all or nothing.
 const SECTOR: usize = 512;
 /// Blocks beyond those for the logical pages and the overprovisioning: one for each stream of any
 /// scheme, those that garbage collection keeps free, and the reserve.
 const SPARE_BLOCKS: u32 = 12;
 
-/// Why a drive cannot be laid out so.
+/// Reasons why a drive cannot be laid out so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum LayoutError {
     /// The capacity is zero, or no whole number of pages.
@@ -33,7 +33,7 @@ pub enum LayoutError {
     TooLarge,
 }
 
-/// Where the blocks of a drive lie.
+/// The place of the blocks of a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     geometry: Geometry,
@@ -106,14 +106,14 @@ impl Layout {
         BLOCKS_AT + u64::from(block.0) * (data + self.footer_bytes() as u64)
     }
 
-    /// Where the data of a page begin, in bytes.
+    /// The start of the data of a page, in bytes.
     #[must_use]
     pub fn data_at(&self, page: Ppn) -> u64 {
         let within = u64::from(self.geometry.index_of(page)) * u64::from(self.geometry.page_bytes);
         self.block_at(self.geometry.block_of(page)) + within
     }
 
-    /// Where the footer of a block begins, in bytes.
+    /// The start of the footer of a block, in bytes.
     #[must_use]
     pub fn footer_at(&self, block: BlockId) -> u64 {
         let data = u64::from(self.geometry.pages_per_block) * u64::from(self.geometry.page_bytes);
@@ -127,8 +127,8 @@ impl Layout {
     }
 }
 
-/// Where the copy of the superblock begins in a file or device of so many bytes: in its last whole
-/// units. 0 if there is no room for one.
+/// The place where the copy of the superblock begins in a file or device of so many bytes: in its
+/// last whole units. 0 if there is no room for one.
 pub(crate) fn copy_at(size: u64) -> u64 {
     (size / UNIT as u64 * UNIT as u64).saturating_sub(SUPERBLOCK_BYTES)
 }

@@ -14,10 +14,10 @@ use std::ops::Range;
 const OOB: usize = OOB_BYTES as usize;
 /// Blocks whose buffers are kept for the next ones.
 const SPARE: usize = 4;
-/// How a medium says that these bytes cannot be read, and others may: EIO.
+/// The error of a medium that cannot read these bytes, and perhaps others: EIO.
 const MEDIA_ERROR: i32 = 5;
-/// How often bytes are asked for before they are taken for lost: garbage collection gives up a page
-/// for good that it cannot read.
+/// The number of times that bytes are asked for before they are taken for lost: garbage collection
+/// gives up a page for good that it cannot read.
 const ASKS: u32 = 3;
 
 /// A block whose pages are being programmed.
@@ -43,7 +43,7 @@ pub struct FileNand<M> {
     open: BTreeMap<u32, Open>,
     /// Footers of blocks that were open: new memory costs more than the program of a page.
     spare: Vec<AlignedBuffer>,
-    /// What the footer of an erased block holds.
+    /// The footer of an erased block.
     zeros: Held,
     /// Units of a footer that were read last, and where they lie.
     units: Option<(Range<u64>, AlignedBuffer)>,
@@ -56,7 +56,7 @@ pub struct FileNand<M> {
     erases: Vec<u32>,
     /// Something may have been written since the last sync of the medium.
     written: bool,
-    /// Why nothing is written any more.
+    /// The reason why nothing is written any more.
     failure: Option<String>,
 }
 
@@ -88,13 +88,13 @@ impl<M: Medium> FileNand<M> {
         Self { next: vec![Some(0); new.next.len()], ..new }
     }
 
-    /// Where everything lies.
+    /// The place of everything.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// What was read of a closed block that was not erased since: so much need not be read when its
-    /// pages are announced.
+    /// Takes what was read of a closed block that was not erased since: so much need not be read
+    /// when its pages are announced.
     pub(crate) fn know(&mut self, ahead: Ahead) {
         self.ahead = Some(ahead);
     }
@@ -109,7 +109,7 @@ impl<M: Medium> FileNand<M> {
         self.medium
     }
 
-    /// Why nothing is written any more, if that is so.
+    /// The reason why nothing is written any more, if that is so.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
@@ -134,7 +134,8 @@ impl<M: Medium> FileNand<M> {
         read
     }
 
-    /// What a failed write or sync left is not known: nothing is written any more.
+    /// Notes a failed write or sync, after which the contents are not known: nothing is written any
+    /// more.
     fn fail(&mut self, doing: &str, error: &io::Error) -> NandError {
         self.failure.get_or_insert_with(|| format!("{doing}: {error}"));
         NandError::Failed

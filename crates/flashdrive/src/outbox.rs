@@ -17,7 +17,7 @@ const SHORT: usize = 16 << 10;
 const SPARE: usize = 8;
 const SPARE_SHORT: usize = 64;
 
-/// What is written.
+/// The bytes that are written.
 #[derive(Debug, Clone)]
 enum Data {
     /// A copy, at the start of a buffer.
@@ -45,8 +45,8 @@ impl Write {
         self.offset < range.end && range.start < self.range().end
     }
 
-    /// Where a write that is joined to this one begins in it, if it can be: it continues this one
-    /// or begins within it.
+    /// The place where a write that is joined to this one begins in it, if it can be: it continues
+    /// this one or begins within it.
     fn joins(&self, offset: u64, len: usize) -> Option<usize> {
         let at = offset.checked_sub(self.offset).filter(|at| *at <= self.len as u64)? as usize;
         (!self.begun && at + len <= MOST).then_some(at)
@@ -78,20 +78,20 @@ pub struct Job {
 }
 
 impl Job {
-    /// Where it goes, in bytes.
+    /// The place where it goes, in bytes.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// How many bytes it writes.
+    /// The number of bytes that it writes.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "none is empty")]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// What is written. Many pieces are copied to one place first.
+    /// The bytes that are written. Many pieces are copied to one place first.
     pub fn bytes(&mut self) -> &[u8] {
         let pieces = match &self.data {
             Data::Copied(buffer) => return &buffer[..self.len],
@@ -216,11 +216,16 @@ impl Outbox {
 
     /// Ends a write that was made.
     pub fn end(&mut self, job: Job) {
-        let Some(at) = self.writes.iter().position(|write| write.number == job.number) else { return };
+        let is_it = |write: &Write| write.begun && write.number == job.number;
+        let at = self.writes.iter().position(is_it).expect("O2: a write ends once, after it began");
         let Job { data, gathered, .. } = job;
         drop(data);
         if let Some(write) = self.writes.remove(at) {
             self.bytes -= write.len;
+            assert!(
+                !self.writes.is_empty() || self.bytes == 0,
+                "O3: the bytes of each write are counted once"
+            );
             let copy = match write.data {
                 Data::Copied(buffer) => Arc::into_inner(buffer),
                 Data::Held(_) => None,
@@ -241,7 +246,7 @@ impl Outbox {
         self.accepted
     }
 
-    /// Whether the writes up to this number have been made.
+    /// Returns whether the writes up to this number have been made.
     #[must_use]
     pub fn is_done(&self, number: u64) -> bool {
         self.writes.iter().all(|write| write.number > number)
@@ -253,7 +258,7 @@ impl Outbox {
         self.writes.front().map(|write| write.number)
     }
 
-    /// Whether some write has not begun.
+    /// Returns whether some write has not begun.
     #[must_use]
     pub fn waits(&self) -> bool {
         self.writes.iter().any(|write| !write.begun)
@@ -265,7 +270,7 @@ impl Outbox {
         self.bytes
     }
 
-    /// Whether a write that has not been made touches these bytes.
+    /// Returns whether a write that has not been made touches these bytes.
     #[must_use]
     pub fn touches(&self, offset: u64, len: usize) -> bool {
         let range = offset..offset + len as u64;
@@ -370,7 +375,7 @@ mod tests {
         assert_eq!(whole.bytes().as_ptr(), all.as_ptr());
     }
 
-    /// Whatever overtakes what: the medium ends up as if all writes were made in order, and reads
+    /// The medium ends up as if all writes were made in order, whatever overtakes what, and reads
     /// see them from the start.
     #[test]
     fn bytes_are_as_if_all_writes_were_made_in_order() {

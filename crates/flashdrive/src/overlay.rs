@@ -21,7 +21,7 @@ impl<M: Medium> Overlay<M> {
         Self { under, written: Mutex::default() }
     }
 
-    /// What it lies on.
+    /// The medium that it lies on.
     pub fn under(&self) -> &M {
         &self.under
     }

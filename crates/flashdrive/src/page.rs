@@ -83,7 +83,7 @@ impl Bytes for Page {
     }
 }
 
-/// What the translation layer will ask of a page that is written.
+/// The questions of the translation layer about a page that is written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hashes {
     pub(crate) weak: bool,
@@ -128,7 +128,7 @@ impl Drop for Lent {
     }
 }
 
-/// Which size so many bytes need.
+/// The size that so many bytes need.
 fn size(len: usize) -> usize {
     let power = len.max(1).next_power_of_two().ilog2().max(SMALLEST) - SMALLEST;
     (power as usize).min(SIZES - 1)

@@ -60,7 +60,7 @@ fn largest(bytes: u64, op: u32) -> Option<u64> {
     (low > 0).then(|| low * u64::from(PAGE_BYTES))
 }
 
-/// What a drive will be, before it is made.
+/// The description of a drive before it is made.
 ///
 /// # Errors
 /// If it has no capacity, or cannot be laid out; or if nothing is at its path, which looks as if an
@@ -111,7 +111,7 @@ pub fn in_memory(spec: &FlashSpec) -> Result<FlashDrive, FlashError> {
         .map_err(|source| FlashError::Ftl { path: name, source })
 }
 
-/// What is at the path of a drive that is to be made.
+/// The contents of the path of a drive that is to be made.
 #[derive(Debug)]
 enum There {
     Nothing,
@@ -273,7 +273,7 @@ fn fill_new(new: &Path, file: &File, superblock: &Superblock) -> Result<(), Flas
     write_drive(Arc::new(open_device(new)?), superblock, Room::OfFile)
 }
 
-/// Whether a device has all of its room.
+/// The allocation of the room of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Room {
     All,
@@ -331,7 +331,7 @@ pub(crate) fn superblock_of(path: &Path, device: &Arc<FileDevice>) -> Result<Sup
     Ok(superblock)
 }
 
-/// Whether a file or device holds a flash drive of any version, or what is left of one: a
+/// Returns whether a file or device holds a flash drive of any version, or what is left of one: a
 /// superblock at the start or at the end. What cannot be read is none.
 #[must_use]
 pub fn is_drive(device: &dyn BlockDevice) -> bool {

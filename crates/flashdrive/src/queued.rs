@@ -68,7 +68,7 @@ impl<M: Medium> Queued<M> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why nothing is written any more, if that is so.
+    /// The reason why nothing is written any more, if that is so.
     pub(crate) fn failure(&self) -> Option<String> {
         self.state().failure.clone()
     }
@@ -143,12 +143,13 @@ impl<M: Medium> Queued<M> {
         let _turn = self.0.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.state();
         state.check()?;
+        assert!(state.outbox.is_done(number), "O1: a sync begins when all writes that it covers were made");
         state.behind.clear();
         drop(state);
         self.0.medium.sync().inspect_err(|error| self.fail("making writes durable", error))
     }
 
-    /// Whether a write that has not been made touches these bytes.
+    /// Returns whether a write that has not been made touches these bytes.
     pub(crate) fn holds(&self, offset: u64, len: usize) -> bool {
         self.state().outbox.touches(offset, len)
     }

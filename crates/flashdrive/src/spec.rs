@@ -1,4 +1,4 @@
-//! How a drive is named: `PATH[,capacity=SIZE][,op=PERCENT][,dedup=SCHEME]`.
+//! The name of a drive: `PATH[,capacity=SIZE][,op=PERCENT][,dedup=SCHEME]`.
 
 use crate::error::FlashError;
 use pumice_ftl::Scheme;
@@ -21,7 +21,7 @@ pub struct FlashSpec {
     pub capacity: Option<u64>,
     /// Overprovisioning, in hundredths of a percent.
     pub op: Option<u32>,
-    /// What is done about duplicates.
+    /// The treatment of duplicates.
     pub dedup: Option<Scheme>,
 }
 

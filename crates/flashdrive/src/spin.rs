@@ -1,4 +1,4 @@
-//! How long a thread looks for what it waits for before it sleeps.
+//! The time for which a thread looks for what it waits for before it sleeps.
 
 /// Looks before it sleeps. With nobody else to run, they take as long as a few short writes.
 const LOOKS: u32 = 16;
@@ -8,7 +8,7 @@ const LOOKS: u32 = 16;
 pub(crate) struct Looks(u32);
 
 impl Looks {
-    /// Whether it is time to sleep.
+    /// Returns whether it is time to sleep.
     pub(crate) fn are_over(&self) -> bool {
         self.0 == LOOKS
     }

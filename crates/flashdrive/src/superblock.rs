@@ -20,7 +20,7 @@ const EARLIER_BYTES: usize = 64;
 const SLOT: u32 = 4096;
 const FINGERPRINTS: [Fingerprint; 2] = [Fingerprint::Blake3, Fingerprint::Sha1];
 
-/// Why bytes are no superblock that can be used.
+/// Reasons why bytes are no superblock that can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum SuperblockError {
     /// Another kind of file.
@@ -34,23 +34,23 @@ pub enum SuperblockError {
     Field(&'static str),
 }
 
-/// What is fixed when a drive is formatted.
+/// The facts that are fixed when a drive is formatted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Superblock {
     /// Drawn when the drive was formatted.
     pub identity: [u8; 16],
-    /// Where everything lies.
+    /// The place of everything.
     pub layout: Layout,
     /// Logical pages.
     pub logical: u32,
     /// Overprovisioning that was asked for, in hundredths of a percent.
     pub op: u32,
-    /// What is done about duplicates, unless a drive line says otherwise.
+    /// The treatment of duplicates, unless a drive line says otherwise.
     pub scheme: Scheme,
     /// The hash that finds them.
     pub fingerprint: Fingerprint,
-    /// What the sums of pages are keyed with; `None` in a drive of an earlier version that was not
-    /// opened for writing since.
+    /// The key of the sums of pages; `None` in a drive of an earlier version that was not opened
+    /// for writing since.
     pub secret: Option<Secret>,
 }
 
@@ -67,7 +67,7 @@ impl Superblock {
         self.scheme.memory_bytes(u64::from(self.logical), u64::from(self.layout.geometry().pages()))
     }
 
-    /// How the pages of the drive are summed.
+    /// The sums of the pages of the drive.
     #[must_use]
     pub fn sums(&self) -> Sums {
         self.secret.map_or(Sums::Crc32c, |secret| Sums::keyed(&secret, PAGE_BYTES))
@@ -171,7 +171,7 @@ impl Superblock {
         Ok(record.map_or(Err(SuperblockError::None), |record| Self::decode(&record.body)))
     }
 
-    /// Which slots of the superblock at a place are not as they should be.
+    /// The slots of the superblock at a place that are not as they should be.
     ///
     /// # Errors
     /// If the medium fails.

@@ -252,7 +252,7 @@ fn pages_from_before_a_restart_are_no_candidates_until_they_are_written_again() 
     }
 }
 
-/// Where the data of a logical page are, by their content.
+/// The place of the data of a logical page, by their content.
 fn find(path: &Path, content: &[u8]) -> u64 {
     let file = std::fs::read(path).unwrap();
     let at = file.chunks(PAGE).position(|page| page == content).expect("the content is in the file");

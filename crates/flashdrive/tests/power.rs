@@ -26,7 +26,7 @@ struct File {
     ended: Cell<bool>,
     random: RefCell<Random>,
     syncs: Cell<u32>,
-    /// Whether it cannot be read now, as a device that is gone.
+    /// True if it cannot be read now, as a device that is gone.
     deaf: Cell<bool>,
 }
 
@@ -324,7 +324,7 @@ trait Killable: Cuttable {
     /// The number of the last write to the file that was accepted.
     fn accepted(&self) -> u64;
 
-    /// Whether the writes up to this number have been made.
+    /// Returns whether the writes up to this number have been made.
     fn is_done(&self, number: u64) -> bool;
 
     /// Makes some writes, or none.
@@ -396,7 +396,7 @@ fn outlives<N: Killable>() {
         let mut random = Random::new(seed ^ 0x00D1_E500);
         let (ahead, overlapping) = (seed.is_multiple_of(2), (seed / 2).is_multiple_of(2));
         let erase_at_once = if ahead { 3 } else { 1 };
-        let config = Config { buffer: 0, erase_at_once, ..config(&mut random) };
+        let config = Config { erase_at_once, ..config(&mut random) };
         // An odd number: it ends the process.
         let (nand, journal) = N::new(10 * u32::from(overlapping), 2 * seed + 1, false);
         let mut drive = Ftl::format(nand, journal, config).unwrap();
@@ -448,7 +448,7 @@ type Next = fn(&mut seeds::Drive<PostedFlash>) -> Result<(), FtlError>;
 #[test]
 fn a_log_page_that_is_written_again_keeps_the_records_it_had() {
     let another: Next = |drive| drive.trim(2, 1).and_then(|()| drive.hand_over());
-    let flush: Next = |drive| drive.begin_flush(0).map(|flush| assert!(flush.is_some()));
+    let flush: Next = |drive| drive.begin_flush().map(|flush| assert!(flush.is_some()));
     let full: Next = |drive| (2..30).try_for_each(|lpn| drive.trim(lpn, 1)).and_then(|()| drive.hand_over());
     for next in [another, flush, full] {
         // So many writes are made, and each time one of the two oldest that are under way.
@@ -457,7 +457,7 @@ fn a_log_page_that_is_written_again_keeps_the_records_it_had() {
     }
 }
 
-/// Whether there were so many writes.
+/// Returns whether there were so many writes.
 fn some_are_made(next: Next, count: u32, order: u32) -> bool {
     let config = Config::new(LOGICAL, Scheme::None);
     let (nand, journal) = <PostedFlash as Cuttable>::new(0, 1, false);
@@ -496,7 +496,7 @@ fn some_are_made(next: Next, count: u32, order: u32) -> bool {
 /// before more are.
 #[test]
 fn an_erase_of_many_blocks_serves_as_many() {
-    let config = Config { erase_at_once: 16, buffer: 0, ..Config::new(LOGICAL, Scheme::None) };
+    let config = Config { erase_at_once: 16, ..Config::new(LOGICAL, Scheme::None) };
     let (nand, journal) = <Flash as Cuttable>::new(40, 2, false);
     let mut drive = Ftl::format(nand, journal, config).unwrap();
     let write = |drive: &mut seeds::Drive<Flash>, blocks: u64| {
@@ -515,7 +515,7 @@ fn an_erase_of_many_blocks_serves_as_many() {
 /// Flushes of hosts take erases along: blocks need no syncs of their own.
 #[test]
 fn flushes_make_erases_that_cost_no_syncs() {
-    let config = Config { erase_at_once: 16, buffer: 0, ..Config::new(LOGICAL, Scheme::None) };
+    let config = Config { erase_at_once: 16, ..Config::new(LOGICAL, Scheme::None) };
     let (nand, journal) = <Flash as Cuttable>::new(40, 2, false);
     let mut drive = Ftl::format(nand, journal, config).unwrap();
     let mut flushes = 0;
@@ -672,7 +672,7 @@ fn rot_in_the_file_is_never_read_as_data() {
     let (mut refused, mut damaged) = (0, 0);
     for seed in seeds(150) {
         let mut random = Random::new(seed ^ 0x0507);
-        let config = Config { buffer: 0, ..config(&mut random) };
+        let config = config(&mut random);
         let (nand, journal) = <Flash as Cuttable>::new(0, seed, false);
         let mut drive = Ftl::format(nand, journal, config).unwrap();
         let mut allowed = Allowed::new();
@@ -683,7 +683,8 @@ fn rot_in_the_file_is_never_read_as_data() {
         // Each tag after a flush names up to four blocks: all streams that a scheme may use.
         for number in 2_000_000..2_000_003 {
             allowed.set(0, Some(number));
-            drive.write_fua(0, &content::<Flash>(number), 0).unwrap();
+            drive.write(0, &content::<Flash>(number), 0).unwrap();
+            drive.flush(0).unwrap();
         }
         let layout = drive.nand().inner().layout();
         let geometry = layout.geometry();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 const PAGE: usize = 4096;
 const SECTOR: usize = 512;
 
-/// What each page of a drive holds: a number that its bytes follow from, or nothing.
+/// The contents of each page of a drive: a number that its bytes follow from, or nothing.
 type Model = Vec<u64>;
 
 fn page(number: u64) -> Vec<u8> {

@@ -6,7 +6,7 @@ use crate::victim::{BlockFacts, Victim};
 use pumice_flash::{BlockId, Geometry, Ppn};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a block is.
+/// The state of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// Not the translation layer's: the journal has it.
@@ -31,18 +31,19 @@ pub(crate) struct Blocks {
     live: Vec<u32>,
     closed_at: Vec<u64>,
     erases: Vec<u32>,
-    /// How many blocks that are not reserved were erased so often, and the sum of their erases.
+    /// The number of blocks that are not reserved and were erased so often, and the sum of their
+    /// erases.
     worn: BTreeMap<u32, u32>,
     all_erases: u64,
     /// Live pages of all blocks.
     all_live: u32,
-    /// Whether a free block is known to be erased.
+    /// True if a free block is known to be erased.
     erased: Vec<bool>,
-    /// What made the pages of a free block dead has numbers up to this one.
+    /// The number up to which changes made the pages of a free block dead.
     free_at: Vec<u64>,
     /// The number of the record that what the pages of a free block say is void; 0: none.
     void_at: Vec<u64>,
-    /// Whether the log since the last checkpoint has a record of a block.
+    /// True if the log since the last checkpoint has a record of a block.
     recorded: Vec<bool>,
     stream: Vec<Stream>,
     /// Free blocks by wear: those that are erased, and those that are not.
@@ -106,7 +107,7 @@ impl Blocks {
         generation_of(self.erases(block))
     }
 
-    /// Whether the log since the last checkpoint says that a block may be programmed.
+    /// Returns whether the log since the last checkpoint says that a block may be programmed.
     pub(crate) fn is_recorded(&self, block: BlockId) -> bool {
         self.recorded[block.0 as usize]
     }
@@ -137,6 +138,7 @@ impl Blocks {
             (ready, used) => ready.or(used)?,
         };
         self.remove_free(block);
+        assert!(self.live(block) == 0, "F5: a block that is taken holds nothing live: {block}");
         self.stream[block as usize] = stream;
         self.state[block as usize] = State::Open;
         Some(BlockId(block))
@@ -152,7 +154,7 @@ impl Blocks {
         set.insert((self.erases[block as usize], block));
     }
 
-    /// Whether a block that was taken must be erased first.
+    /// Returns whether a block that was taken must be erased first.
     pub(crate) fn must_erase(&self, block: BlockId) -> bool {
         !self.erased[block.0 as usize]
     }
@@ -191,15 +193,15 @@ impl Blocks {
         (self.ready.len(), self.used.len())
     }
 
-    /// Whether fewer than `keep` blocks stay free if all changes after `durable` are lost, and more
-    /// would if none is.
+    /// Returns whether fewer than `keep` blocks stay free if all changes after `durable` are lost,
+    /// and more would if none is.
     pub(crate) fn may_come_back(&self, durable: u64, keep: usize) -> bool {
         let free = self.ready.iter().chain(&self.used);
         let sure = free.filter(|(_, block)| self.free_at[*block as usize] <= durable).take(keep).count();
         sure < keep && sure < self.free()
     }
 
-    /// What made the pages of a free block dead has numbers up to this one.
+    /// The number up to which changes made the pages of a free block dead.
     pub(crate) fn free_at(&self, block: BlockId) -> u64 {
         self.free_at[block.0 as usize]
     }
@@ -260,6 +262,7 @@ impl Blocks {
     }
 
     pub(crate) fn retire(&mut self, block: u32) {
+        assert!(self.live(block) == 0, "F7: a block is retired when no live page lies in it: {block}");
         self.state[block as usize] = State::Retired;
         self.remove_free(block);
     }
@@ -267,6 +270,7 @@ impl Blocks {
     /// All live pages of a block that is no victim any more are gone, by changes with numbers up to
     /// this one.
     pub(crate) fn release(&mut self, block: u32, seq: u64) {
+        assert!(self.live(block) == 0, "F6: a block is free when no live page lies in it: {block}");
         self.state[block as usize] = State::Free;
         (self.free_at[block as usize], self.void_at[block as usize]) = (seq, 0);
         self.insert_free(block);
@@ -274,6 +278,11 @@ impl Blocks {
 
     pub(crate) fn page_born(&mut self, page: Ppn) {
         let block = self.geometry.block_of(page).0;
+        let live = self.live(block);
+        assert!(
+            live < self.geometry.pages_per_block,
+            "F8: a block has no more live pages than pages: {block}"
+        );
         self.live[block as usize] += 1;
         self.all_live += 1;
         self.tell(block);
@@ -287,6 +296,7 @@ impl Blocks {
 
     pub(crate) fn page_died(&mut self, page: Ppn) {
         let block = self.geometry.block_of(page).0;
+        assert!(self.live(block) > 0, "F8: a page dies once: block {block}");
         self.live[block as usize] -= 1;
         self.all_live -= 1;
         self.tell(block);

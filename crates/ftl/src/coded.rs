@@ -28,7 +28,7 @@ impl<N> Coded<N> {
         Self { inner, sums, known: Vec::new(), last: None }
     }
 
-    /// How its pages are summed.
+    /// The sums of its pages.
     pub fn sums(&self) -> &Sums {
         &self.sums
     }

@@ -1,4 +1,4 @@
-//! What a page holds, as far as deduplication must know.
+//! The contents of a page, as far as deduplication must know.
 
 use crate::fingerprint::Fingerprint;
 use crate::sums::Sums;
@@ -10,7 +10,7 @@ pub trait Content: Clone + Eq + Debug {
     fn weak(&self) -> u32;
     /// The first 64 bits of a fingerprint.
     fn key(&self, by: Fingerprint) -> u64;
-    /// What stands for a content that was lost, in a page of `bytes` bytes.
+    /// A stand-in for a content that was lost, in a page of `bytes` bytes.
     fn blank(bytes: u32) -> Self;
 }
 

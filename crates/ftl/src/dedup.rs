@@ -29,7 +29,7 @@ const WAITS: u8 = 1;
 /// The page is to be looked up when its turn comes; otherwise it is only indexed.
 const UNDETERMINED: u8 = 2;
 
-/// What the weak hash said of a write.
+/// The word of the weak hash about a write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrival {
     pub(crate) stream: Stream,
@@ -37,7 +37,7 @@ pub(crate) struct Arrival {
     weak: u32,
 }
 
-/// Whether a page that waits is to be looked up.
+/// The lookup that is due for a page that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
     /// It was looked at, or its scheme never does.
@@ -48,7 +48,7 @@ pub(crate) enum Due {
     Lookup,
 }
 
-/// What a scheme is told of its drive.
+/// The facts of its drive that a scheme is told.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Setup {
     pub(crate) plan: Plan,
@@ -109,7 +109,7 @@ impl Dedup {
         self.ghosts.as_ref().map_or(self.plan.way, Ghosts::best)
     }
 
-    /// Where a write goes.
+    /// The place where a write goes.
     pub(crate) fn arrive<C: Content>(&mut self, lpn: u32, content: &C, old: Option<Ppn>) -> Arrival {
         self.clock = self.clock.wrapping_add(1);
         let weak = if self.plan.uses_weak() { content.weak() } else { 0 };
@@ -245,12 +245,12 @@ impl Dedup {
         self.streams_of(self.way()).1.max(1)
     }
 
-    /// Whether the streams as they are chosen now include this one.
+    /// Returns whether the streams as they are chosen now include this one.
     pub(crate) fn uses(&self, stream: Stream) -> bool {
         self.ghosts.is_none() || self.placement != Placement::Own || self.way().uses(stream)
     }
 
-    /// What is due for a page.
+    /// The work that is due for a page.
     pub(crate) fn due(&self, page: Ppn) -> Due {
         match self.flags.get(page.0 as usize).copied().unwrap_or(0) {
             flags if flags & WAITS == 0 => Due::Nothing,
@@ -279,7 +279,7 @@ impl Dedup {
         self.waiting.pop()
     }
 
-    /// How many LPNs wait for a look.
+    /// The number of LPNs that wait for a look.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -299,8 +299,8 @@ impl Dedup {
         index + self.filter.bytes() + lives + ghosts + pages + self.waiting.bytes()
     }
 
-    /// How the ways to choose streams compare: the copies of each ghost lately, and how often the
-    /// best changed.
+    /// The comparison of the ways to choose streams: the copies of each ghost lately, and how often
+    /// the best changed.
     pub(crate) fn ghost_notes(&self) -> Vec<(Way, u64)> {
         self.ghosts.as_ref().map_or_else(Vec::new, Ghosts::totals)
     }

@@ -1,9 +1,9 @@
-//! Why the translation layer could not do as it was told.
+//! Reasons why the translation layer could not do as it was told.
 
 use pumice_flash::{NandError, Ppn};
 use thiserror::Error;
 
-/// Why an operation of the drive failed.
+/// Reasons why an operation of the drive failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum FtlError {
     /// The flash failed in a way that the translation layer cannot hide.
@@ -17,7 +17,7 @@ pub enum FtlError {
     Damaged {
         /// The logical page.
         lpn: u32,
-        /// Where its data are.
+        /// The place of its data.
         page: Ppn,
     },
     /// A page holds data of another logical page than the map says.
@@ -25,7 +25,7 @@ pub enum FtlError {
     Misplaced {
         /// The logical page.
         lpn: u32,
-        /// Where its data should be.
+        /// The place where its data should be.
         page: Ppn,
     },
     /// Too many blocks were retired.

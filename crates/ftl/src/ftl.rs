@@ -23,10 +23,11 @@ use crate::stats::Stats;
 use crate::tag::{Kind, Tag};
 use crate::victim::{Greedy, Victim};
 use pumice_flash::{BlockId, Nand, NandError, Nanos, Ppn};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
+use std::marker::PhantomData;
 use tails::DurableTails;
 
-/// How long hashes of a page take.
+/// The time that hashes of a page take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HashTimes {
     /// The weak hash.
@@ -35,26 +36,24 @@ pub struct HashTimes {
     pub strong: Nanos,
 }
 
-/// How a drive works.
+/// The settings of a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
     /// Logical pages.
     pub logical: u32,
-    /// What is done about duplicates.
+    /// The treatment of duplicates.
     pub plan: Plan,
-    /// Which hash finds candidates.
+    /// The hash that finds candidates.
     pub fingerprint: Fingerprint,
     /// Bits of the fingerprint that are kept, from 1 to 64.
     pub key_bits: u32,
-    /// How long hashes take.
+    /// The time that hashes take.
     pub hash: HashTimes,
     /// Free blocks beside those that garbage collection itself may need.
     pub reserve: u32,
-    /// Pages of the write buffer; 0: none.
-    pub buffer: u32,
     /// Pages of open blocks are not looked at in idle time, but left for the next time.
     pub open_blocks_wait: bool,
-    /// Who collects garbage.
+    /// The collector of garbage.
     pub placement: Placement,
     /// Erase counts may differ by so much before a cold block is moved.
     pub wear_spread: u32,
@@ -78,7 +77,6 @@ impl Config {
             key_bits: 64,
             hash: HashTimes::default(),
             reserve: 1,
-            buffer: 0,
             open_blocks_wait: false,
             placement: Placement::Own,
             wear_spread: 64,
@@ -102,10 +100,10 @@ pub struct Ftl<N, J, C> {
     blocks: Blocks,
     dedup: Dedup,
     open: [OpenBlock; Stream::COUNT],
-    buffer: VecDeque<(u32, C)>,
+    contents: PhantomData<C>,
     stats: Stats,
-    /// What the recovery passed over although it was durable: pages whose tag is lost, and logical
-    /// pages whose content is.
+    /// The losses that the recovery passed over although they were durable: pages whose tag is
+    /// lost, and logical pages whose content is.
     lost_tags: BTreeSet<Ppn>,
     lost_contents: BTreeSet<u32>,
     /// It was recovered from a checkpoint after which nothing happened.
@@ -120,7 +118,7 @@ pub struct Ftl<N, J, C> {
     since_checkpoint: u64,
     /// Erases since the wear was last looked at.
     since_wear: u32,
-    /// What the next tags say of pages that are durable.
+    /// The tails that the next tags say of pages that are durable.
     tails: DurableTails,
     /// The number of the last program, trim or merge, and of the last one before the last sync.
     changed: u64,
@@ -190,7 +188,7 @@ where
             blocks: Blocks::new(geometry, journal.reserved(), erased, victim),
             dedup,
             open: [None; Stream::COUNT],
-            buffer: VecDeque::new(),
+            contents: PhantomData,
             stats: Stats::default(),
             lost_tags: BTreeSet::new(),
             lost_contents: BTreeSet::new(),
@@ -211,15 +209,15 @@ where
         })
     }
 
-    /// Whether the flash was closed when it was recovered: nothing had happened since its last
-    /// checkpoint. Of a flash that was not, the recovery cannot know whether pages without a tag
-    /// were flushed, if that was the last thing that happened.
+    /// Returns whether the flash was closed when it was recovered: nothing had happened since its
+    /// last checkpoint. Of a flash that was not, the recovery cannot know whether pages without a
+    /// tag were flushed, if that was the last thing that happened.
     pub fn was_closed(&self) -> bool {
         self.was_closed
     }
 
-    /// What the recovery of this drive passed over although it was durable, because the caller
-    /// accepted that: [`FtlError::TagLost`] and [`FtlError::ContentLost`], each once.
+    /// The losses that the recovery of this drive passed over although they were durable, because
+    /// the caller accepted that: [`FtlError::TagLost`] and [`FtlError::ContentLost`], each once.
     #[must_use]
     pub fn passed_over(&self) -> Vec<FtlError> {
         let tags = self.lost_tags.iter().map(|page| FtlError::TagLost(*page));
@@ -245,9 +243,6 @@ where
     /// If the page does not exist, its data are damaged, or are another page's.
     pub fn read(&mut self, lpn: u32, after: Nanos) -> Result<(Option<C>, Nanos), FtlError> {
         self.check(lpn)?;
-        if let Some((_, content)) = self.buffer.iter().rev().find(|(buffered, _)| *buffered == lpn) {
-            return Ok((Some(content.clone()), after));
-        }
         let Some(page) = self.map.lookup(lpn) else { return Ok((None, after)) };
         let read = match self.nand.read(page, after) {
             Ok(read) => read,
@@ -266,8 +261,9 @@ where
         }
     }
 
-    /// Whether a page holds what the map says it does, by its tag. A write that flash lost, or put
-    /// elsewhere, leaves a page whose checksums are right and whose data are another's, or older.
+    /// Returns whether a page holds what the map says it does, by its tag. A write that flash lost,
+    /// or put elsewhere, leaves a page whose checksums are right and whose data are another's, or
+    /// older.
     fn fits(&self, page: Ppn, tag: &Tag) -> bool {
         let generation = self.blocks.generation(self.blocks.block_of(page));
         if ![0, generation].contains(&tag.generation) {
@@ -297,6 +293,7 @@ where
     /// If the flash fails.
     pub fn checkpoint_while(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<bool, FtlError> {
         self.sync()?;
+        assert!(self.durable == self.seq - 1, "F16: a checkpoint says nothing that is not durable");
         let seq = self.next_seq();
         let geometry = self.nand.geometry();
         let image = Image { seq, geometry, map: &self.map, blocks: &self.blocks, stats: &self.stats };
@@ -310,14 +307,14 @@ where
         Ok(true)
     }
 
-    /// Whether the last checkpoint says all that the flash holds.
+    /// Returns whether the last checkpoint says all that the flash holds.
     pub fn is_at_checkpoint(&self) -> bool {
-        self.buffer.is_empty() && self.seq - 1 == self.checkpointed
+        self.seq - 1 == self.checkpointed
     }
 
-    /// Whether pages, trims or merges are durable of which no tag says so, or records of which
-    /// there is one copy. If such a page rots, a recovery takes it for torn, and an older version
-    /// stands.
+    /// Returns whether pages, trims or merges are durable of which no tag says so, or records of
+    /// which there is one copy. If such a page rots, a recovery takes it for torn, and an older
+    /// version stands.
     pub fn needs_mark(&self) -> bool {
         self.synced > self.said || self.tails.are_unsaid() || self.journal.lags()
     }
@@ -355,8 +352,8 @@ where
         Ok(())
     }
 
-    /// Whether so much was programmed since the last checkpoint that a new one, of two copies of
-    /// the map, costs no more.
+    /// Returns whether so much was programmed since the last checkpoint that a new one, of two
+    /// copies of the map, costs no more.
     pub fn checkpoint_pays(&self) -> bool {
         let pages = 8 * u64::from(self.config.logical) / u64::from(self.nand.geometry().page_bytes);
         self.since_checkpoint > pages
@@ -364,6 +361,7 @@ where
 
     fn next_seq(&mut self) -> u64 {
         let seq = self.seq;
+        assert!(self.durable < seq, "F15: a number is past all that were given: {seq}");
         self.seq += 1;
         seq
     }
@@ -372,7 +370,7 @@ where
         if lpn < self.config.logical { Ok(()) } else { Err(FtlError::OutOfRange(lpn)) }
     }
 
-    /// What the drive did.
+    /// The counts of the drive's work.
     pub fn stats(&mut self) -> Stats {
         self.stats.scheme_bytes = self.stats.scheme_bytes.max(self.dedup.bytes());
         self.stats

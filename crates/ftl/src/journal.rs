@@ -1,4 +1,4 @@
-//! What tags cannot say: trims, merges, and checkpoints of the map.
+//! The records of changes that tags cannot say: trims, merges, and checkpoints of the map.
 
 mod checkpoint;
 mod nand;
@@ -44,11 +44,11 @@ pub trait Journal<N: Nand<Oob = Tag>> {
     /// If the log cannot be written.
     fn mark(&mut self, nand: &mut N, seq: u64, durable: u64, tails: Tails) -> Result<(), FtlError>;
 
-    /// Whether pages of the log have one copy only. [`Journal::mark`] and a checkpoint write the
-    /// others.
+    /// Returns whether pages of the log have one copy only. [`Journal::mark`] and a checkpoint
+    /// write the others.
     fn lags(&self) -> bool;
 
-    /// Whether the log is so full that a checkpoint is due.
+    /// Returns whether the log is so full that a checkpoint is due.
     fn is_full(&self) -> bool;
 
     /// Makes a checkpoint durable and begins a new log. Everything in the image is durable already.

@@ -57,7 +57,7 @@ impl Map {
         self.mapped
     }
 
-    /// Where a logical page is.
+    /// The place of a logical page.
     #[must_use]
     pub fn lookup(&self, lpn: u32) -> Option<Ppn> {
         match self.to.get(lpn) {
@@ -113,10 +113,15 @@ impl Map {
         self.to.set(lpn, NONE);
         self.mapped -= 1;
         let page = if entry & OBJECT == 0 {
+            assert!(
+                self.owner.get(entry) == lpn,
+                "F2: the page of a logical page belongs to it alone: {lpn}"
+            );
             entry
         } else {
             let number = entry & !OBJECT;
             let object = &mut self.objects[number as usize];
+            assert!(object.refs > 0, "F3: a shared content counts the logical pages that have it: {lpn}");
             object.refs -= 1;
             if object.refs > 0 {
                 return None;
@@ -130,6 +135,7 @@ impl Map {
 
     /// Maps a logical page to a page of its own; the physical page that died by that, if one did.
     pub(crate) fn point(&mut self, lpn: u32, page: Ppn) -> Option<Ppn> {
+        assert!(self.owner.get(page.0) == NONE, "F1: a physical page has one owner: {page}");
         let died = self.unmap(lpn);
         self.mapped += 1;
         self.to.set(lpn, page.0);
@@ -158,9 +164,11 @@ impl Map {
 
     fn new_object(&mut self, object: Object) -> u32 {
         let number = self.vacant.pop().unwrap_or_else(|| {
-            self.objects.push(object);
+            self.objects.push(Object { refs: 0, ..object });
             self.objects.len() as u32 - 1
         });
+        let refs = self.objects[number as usize].refs;
+        assert!(refs == 0, "F3: the number of a shared content is given again when no logical page has it");
         self.objects[number as usize] = object;
         self.owner.set(object.ppn, OBJECT | number);
         number
@@ -169,6 +177,8 @@ impl Map {
     /// A live page moved: one update, however many share it.
     pub(crate) fn moved(&mut self, from: Ppn, to: Ppn) {
         let owner = self.owner.replace(from.0, NONE);
+        assert!(owner != NONE, "F4: a page that is moved is live: {from}");
+        assert!(self.owner.get(to.0) == NONE, "F1: a physical page has one owner: {to}");
         self.owner.set(to.0, owner);
         if owner & OBJECT == 0 {
             self.to.set(owner, to.0);

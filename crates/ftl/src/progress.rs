@@ -1,12 +1,12 @@
 //! The progress of a recovery.
 
-/// How far a recovery is.
+/// The progress of a recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// What it is about to look at: words that follow a number.
+    /// The things that it is about to look at: words that follow a number.
     pub step: &'static str,
-    /// How many of them it has looked at.
+    /// The number of them that it has looked at.
     pub done: u64,
-    /// How many there are.
+    /// The number of them.
     pub of: u64,
 }

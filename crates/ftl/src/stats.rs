@@ -1,4 +1,4 @@
-//! What a drive did.
+//! Counts of a drive's work.
 
 /// The most that is taken over of a counter: no drive counts so far, and what is added to it, or
 /// several of them together, fit into 64 bits.

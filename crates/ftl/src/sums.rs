@@ -30,7 +30,7 @@ struct Numbers {
     last: [u64; 3],
 }
 
-/// How a drive sums its pages. Clones share their numbers.
+/// The sums of the pages of a drive. Clones share their numbers.
 #[derive(Clone)]
 pub enum Sums {
     /// By CRC-32C, which a host can choose: drives of earlier versions, that were not opened for
@@ -61,7 +61,7 @@ impl Sums {
         Self::Keyed(Keyed(Arc::new(Numbers { words: numbers.collect(), last })))
     }
 
-    /// Whether they are keyed.
+    /// Returns whether they are keyed.
     #[must_use]
     pub fn are_keyed(&self) -> bool {
         matches!(self, Self::Keyed(_))

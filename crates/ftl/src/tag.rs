@@ -1,4 +1,5 @@
-//! What a page says about itself in its out-of-band bytes. The byte map is in `docs/design/ftl.md`.
+//! The words of a page about itself in its out-of-band bytes. The byte map is in
+//! `docs/design/ftl.md`.
 
 use crate::sums::DataSum;
 use pumice_flash::MIN_OOB_BYTES;
@@ -10,7 +11,7 @@ const KEYED: u8 = 2;
 /// 146,000 years.
 pub(crate) const MAX_SEQ: u64 = 1 << 62;
 
-/// What a page is for.
+/// The purpose of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Data of one logical page, by its number.
@@ -35,7 +36,7 @@ pub enum Kind {
 /// The tag of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tag {
-    /// What the page is for.
+    /// The purpose of the page.
     pub kind: Kind,
     /// The content could not be read when it was moved here; reads of it fail.
     pub lost: bool,
@@ -46,8 +47,8 @@ pub struct Tag {
     pub seq: u64,
     /// All sequence numbers up to this one were durable when the page was programmed.
     pub durable: u64,
-    /// Which erase of its block came before this program: its erase count modulo 65,535, plus 1. 0:
-    /// not known.
+    /// The erase of its block that came before this program: its erase count modulo 65,535, plus 1.
+    /// 0: not known.
     pub generation: u16,
     /// Pages that were durable, with those before them in their blocks, when this one was
     /// programmed: the last ones that were programmed before a sync. A page that loses its tag is

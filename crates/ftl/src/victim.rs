@@ -1,11 +1,11 @@
 //! The closed block that garbage collection takes next.
 
-/// What is known of the blocks, by number.
+/// The facts of the blocks, by number.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockFacts<'a> {
     /// Live pages.
     pub live: &'a [u32],
-    /// When the block was closed, in page programs since the start.
+    /// The time when the block was closed, in page programs since the start.
     pub closed_at: &'a [u64],
     /// Page programs since the start.
     pub now: u64,

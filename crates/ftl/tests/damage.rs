@@ -1,7 +1,7 @@
 //! Flash that lies, fails or loses a checkpoint: nothing that was acknowledged goes, and no page
 //! reads another's data.
 
-use pumice_flash::{BlockId, Faults, Geometry, MemoryNand, Nand, NandError, Nanos, PageRead, Ppn, Timing};
+use pumice_flash::{BlockId, Geometry, MemoryNand, Nand, NandError, Nanos, PageRead, Ppn, Timing};
 use pumice_ftl::{
     Coded, Config, Ftl, FtlError, Journal, Kind, NandJournal, Scheme, Secret, Sums, Tag, recover,
 };
@@ -154,21 +154,6 @@ fn a_candidate_whose_tag_is_anothers_is_never_merged_with() {
     drive.write(3, &content(7), 0).unwrap();
     drive.idle(0, u64::MAX / 2).unwrap();
     assert_eq!(drive.read(3, 0).unwrap().0, Some(content(7)), "a merge with page 1 would read as misplaced");
-}
-
-#[test]
-fn what_was_acknowledged_stays_in_the_buffer_if_it_cannot_be_written() {
-    let (mut drive, _) = drive(Scheme::None, |config| config.buffer = 4);
-    for lpn in 0..4 {
-        drive.write(lpn, &content(lpn as u8), 0).unwrap();
-    }
-    let faults = Faults { program_odds: 1, ..Faults::from_seed(1) };
-    drive.nand_mut().inner_mut().inner.set_faults(Some(faults));
-    assert!(drive.write(4, &content(4), 0).is_err());
-    assert!(drive.flush(0).is_err(), "a flush after a failed write must not succeed");
-    for lpn in 0..4 {
-        assert_eq!(drive.read(lpn, 0).unwrap().0, Some(content(lpn as u8)));
-    }
 }
 
 #[test]

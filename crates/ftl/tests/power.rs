@@ -105,7 +105,7 @@ fn overwrites_until_a_cut(seed: u64) {
             0 => drive.flush(0).map(drop),
             1..4 => drive.collect_ahead(0, 4).map(drop),
             4..7 => match flush.take() {
-                None => drive.begin_flush(0).map(|begun| flush = begun.map(|begun| (begun, false))),
+                None => drive.begin_flush().map(|begun| flush = begun.map(|begun| (begun, false))),
                 Some((begun, false)) => {
                     flush = Some((begun, true));
                     drive.nand_mut().sync_medium().map_err(FtlError::from)
@@ -151,7 +151,7 @@ fn a_flush_does_not_cover_writes_that_came_while_it_was_under_way() {
         let mut drive = Ftl::format(nand, journal, config).unwrap();
         drive.write(1, &content::<Flash>(1), 0).unwrap();
         drive.trim(3, 1).unwrap();
-        let flush = drive.begin_flush(0).unwrap().expect("a write and a trim are not durable");
+        let flush = drive.begin_flush().unwrap().expect("a write and a trim are not durable");
         drive.nand_mut().sync_medium().unwrap();
         drive.write(2, &content::<Flash>(2), 0).unwrap();
         let later = drive.unflushed().unwrap();
@@ -183,7 +183,8 @@ fn rot_is_never_read_as_data() {
         // A page that is written after a flush says that what is before is durable.
         // Its content is new: a duplicate would need no program.
         allowed.set(0, Some(2_000_000));
-        drive.write_fua(0, &content::<Flash>(2_000_000), 0).unwrap();
+        drive.write(0, &content::<Flash>(2_000_000), 0).unwrap();
+        drive.flush(0).unwrap();
         let mut rotten = 0;
         for _ in 0..6 {
             let lpn = 1 + random.below(u64::from(LOGICAL) - 1) as u32;
@@ -230,8 +231,10 @@ fn a_durable_page_that_lost_its_tag_stops_the_mount_unless_that_is_accepted() {
     let mut drive = Ftl::format(nand, journal, config).unwrap();
     drive.write(1, &content::<Flash>(1), 0).unwrap();
     drive.write(2, &content::<Flash>(2), 0).unwrap();
-    drive.write_fua(3, &content::<Flash>(3), 0).unwrap();
-    drive.write_fua(4, &content::<Flash>(4), 0).unwrap();
+    drive.write(3, &content::<Flash>(3), 0).unwrap();
+    drive.flush(0).unwrap();
+    drive.write(4, &content::<Flash>(4), 0).unwrap();
+    drive.flush(0).unwrap();
     let page = drive.map().lookup(2).unwrap();
     let nand = &mut drive.nand_mut().inner_mut();
     assert!(nand.rot_oob(page, 11));

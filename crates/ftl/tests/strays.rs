@@ -269,7 +269,7 @@ fn a_durable_page_that_reads_as_erased_is_damage() {
     assert_eq!(recover(nand, CONFIG(), false).err(), Some(FtlError::TagLost(first)));
 }
 
-/// What a page holds, in the medium.
+/// The contents of a page, in the medium.
 fn slot(drive: &Drive, page: Ppn) -> Slot {
     drive.nand().inner().now[page.0 as usize].clone()
 }

@@ -3,6 +3,7 @@
 //!
 //! Pure: looks at the array go in, with their time; the decision comes out.
 
+use pumice_units::Rules;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
@@ -235,22 +236,14 @@ pub(crate) struct Watch {
     whole: bool,
     /// Since when no look could be decided.
     unclear_since: Option<Duration>,
-    /// The rule that a test leaves out.
-    #[cfg(test)]
-    pub(crate) without: Option<u8>,
+    /// The rules, by their numbers.
+    pub(crate) rules: Rules<u8>,
 }
 
 impl Watch {
     /// Over premises that were read when the run began; `whole` as in [`SuperblocksNow::Array`].
     pub(crate) fn new(premises: Premises, whole: bool) -> Self {
-        Self {
-            events: premises.events,
-            premises,
-            whole,
-            unclear_since: None,
-            #[cfg(test)]
-            without: None,
-        }
+        Self { events: premises.events, premises, whole, unclear_since: None, rules: Rules::all() }
     }
 
     /// The event count when the run began.
@@ -263,15 +256,8 @@ impl Watch {
         self.events
     }
 
-    #[cfg(not(test))]
-    #[expect(clippy::unused_self, reason = "in tests a rule can be left out")]
-    const fn heeds(&self, _: u8) -> bool {
-        true
-    }
-
-    #[cfg(test)]
     fn heeds(&self, rule: u8) -> bool {
-        self.without != Some(rule)
+        self.rules.keep(rule)
     }
 
     /// Takes a look that was made at `at`, a moment of the run. `end`: nothing is read after it.

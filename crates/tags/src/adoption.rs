@@ -11,7 +11,7 @@ const PIECE: u64 = 1 << 20;
 /// Bytes after which progress is kept.
 const KEPT: u64 = 64 << 20;
 
-/// What an adoption found.
+/// The findings of an adoption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Adopted {
     /// Blocks that got a tag.
@@ -26,11 +26,11 @@ pub struct Adopted {
     pub first_differs: Option<u64>,
     /// Blocks that cannot be read.
     pub unreadable: u64,
-    /// Whether it came to the end of the drive.
+    /// True if it came to the end of the drive.
     pub complete: bool,
 }
 
-/// Why an adoption could not go on.
+/// Reasons why an adoption could not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptionError {
     /// The drive fails.

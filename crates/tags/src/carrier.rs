@@ -170,7 +170,7 @@ impl Carrier {
         self.shared().failure.clone()
     }
 
-    /// How many pages were found lost.
+    /// The number of pages that were found lost.
     pub(crate) fn lost_pages(&self) -> u64 {
         self.shared().machine.lost_pages().len() as u64
     }
@@ -409,7 +409,7 @@ impl Carrier {
     }
 }
 
-/// What came of an action of one command.
+/// The outcome of an action of one command.
 enum Event {
     /// `None` if the tag file failed.
     Loaded(Option<Vec<Group>>),

@@ -119,7 +119,7 @@ impl TaggedDevice {
         self.carrier.file.read().unwrap_or_else(PoisonError::into_inner).header().clone()
     }
 
-    /// Whether the tags were found stale, so that nothing is refused.
+    /// Returns whether the tags were found stale, so that nothing is refused.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         self.refusals.is_stale()

@@ -17,7 +17,7 @@ const LEAST_RECORDS: u64 = 16;
 /// Runs of a block.
 const RUNS: u64 = 8;
 
-/// What a look at the blocks of a drive said of its tags, before anything was written.
+/// The evidence of a look at the blocks of a drive about its tags, before anything was written.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Evidence {
     /// Blocks with a tag that are not in the log, in their order: whether each differs from it.
@@ -46,7 +46,7 @@ impl Evidence {
         self.sample.iter().filter(|differs| **differs).count()
     }
 
-    /// Whether the tags are stale.
+    /// Returns whether the tags are stale.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         self.known || self.is_sample_stale() || self.is_log_stale()
@@ -64,7 +64,7 @@ impl Evidence {
         most || differ >= LEAST && self.is_spread()
     }
 
-    /// Whether over a tenth differs of what is left without the worst parts.
+    /// Returns whether over a tenth differs of what is left without the worst parts.
     fn is_spread(&self) -> bool {
         let len = self.judged();
         let part = |part: usize| {
@@ -86,8 +86,8 @@ impl Evidence {
             && self.runs * 10 >= self.strange * (10 * (RUNS - 1) - 1)
     }
 
-    /// Whether the tags seem to be of another drive: that much differs for them to be kept until
-    /// somebody says otherwise, however few blocks have tags.
+    /// Returns whether the tags seem to be of another drive: that much differs for them to be kept
+    /// until somebody says otherwise, however few blocks have tags.
     #[must_use]
     pub fn disagrees(&self) -> bool {
         self.is_stale() || self.differ() * 2 > self.judged()
@@ -142,7 +142,8 @@ mod tests {
         }
     }
 
-    /// How often samples of `judged` blocks are called stale of which each differs with a chance.
+    /// The share of samples of `judged` blocks that are called stale, if each differs with a
+    /// chance.
     fn called(judged: usize, share: f64, rounds: usize) -> usize {
         let mut next = chances(judged as u64 ^ share.to_bits());
         (0..rounds).filter(|_| of((0..judged).map(|_| next() < share).collect()).is_stale()).count()

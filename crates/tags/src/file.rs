@@ -14,6 +14,7 @@ use crate::header::{BadHeader, Header, MAX_SERIAL};
 use crate::kept::{Contents, Kept, KeptArea, KeptError, Why, is_bad_sector};
 use crate::page::{Found, Page};
 use crate::recovery::Recovery;
+use crate::rules::Rule;
 pub(crate) use change::sizes_for;
 pub use error::{Census, OnStale, Recovered, TagError};
 pub use examine::check_drive;
@@ -116,8 +117,8 @@ impl TagFile {
         Err(if old { BadHeader::Version(OLD_SLOTS.version) } else { BadHeader::Magic }.into())
     }
 
-    /// Whether [`open`](Self::open) would take it if it were as long as [`sizes_for`] wants it.
-    /// Nothing is written.
+    /// Returns whether [`open`](Self::open) would take it if it were as long as [`sizes_for`] wants
+    /// it. Nothing is written.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -183,11 +184,7 @@ impl TagFile {
         file.header.geometry = change::change_over(&file, drive, &recovery)?;
         file.keep_header()?;
         // Both slots: if this one is damaged, the other must not say that the file was closed.
-        #[cfg(test)]
-        let both = recovery.mutation != Some(crate::mutation::Mutation::OneSlot);
-        #[cfg(not(test))]
-        let both = true;
-        if both {
+        if recovery.rules.keep(Rule::BothSlots) {
             file.keep_header()?;
         }
         let log = Log::new(ring, file.header.geometry);
@@ -215,7 +212,7 @@ impl TagFile {
         Ok((file, log, Recovered { log_read: !is_ended, stale, ..Recovered::default() }, 0))
     }
 
-    /// What the blocks of a drive say of its tags, which nobody uses. Nothing is written.
+    /// The evidence of a drive's blocks about its tags, which nobody uses. Nothing is written.
     ///
     /// # Errors
     /// As [`open`](Self::open).

@@ -18,7 +18,7 @@ pub const PAGE_BYTES: usize = 512;
 pub const GROUP_PAGES: u64 = 8;
 /// Bytes of a slot of the header; there are two.
 pub const HEADER_SLOT: u32 = 4096;
-/// Where the log begins.
+/// The start of the log.
 pub const LOG_AT: u64 = 2 * HEADER_SLOT as u64;
 /// The least bytes of a log.
 pub const MIN_LOG: u64 = 64 << 10;
@@ -35,11 +35,11 @@ const RUNS: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{field}: {value} {problem}")]
 pub struct InvalidGeometry {
-    /// What is wrong.
+    /// The field that is wrong.
     pub field: &'static str,
     /// Its value.
     pub value: u64,
-    /// What is wrong with that.
+    /// The problem with that.
     pub problem: &'static str,
 }
 
@@ -60,7 +60,7 @@ pub struct Geometry {
     blocks: u64,
     log_bytes: u64,
     carries_data: bool,
-    /// What the sums of blocks depend on: the identity of the tag file.
+    /// The secret that the sums of blocks depend on: the identity of the tag file.
     secret: u64,
 }
 
@@ -117,7 +117,7 @@ impl Geometry {
         &self.format
     }
 
-    /// Whether the metadata are only the tuple.
+    /// Returns whether the metadata are only the tuple.
     #[must_use]
     pub const fn is_tuple_only(&self) -> bool {
         self.format.metadata_bytes() == self.format.tuple_bytes()
@@ -129,7 +129,7 @@ impl Geometry {
         self.format.metadata_bytes() - self.format.tuple_bytes()
     }
 
-    /// Where they are, in bytes from the start of the metadata: before the tuple or behind it.
+    /// The place of they, in bytes from the start of the metadata: before the tuple or behind it.
     #[must_use]
     pub const fn other_range(&self) -> Range<usize> {
         let tuple = self.format.tuple_range();
@@ -154,7 +154,7 @@ impl Geometry {
         self.blocks * self.block_bytes() as u64
     }
 
-    /// Whether records carry the data.
+    /// Returns whether records carry the data.
     #[must_use]
     pub const fn carries_data(&self) -> bool {
         self.carries_data
@@ -185,7 +185,7 @@ impl Geometry {
         Sums::Keyed(vec![sum::keyed(self.secret, &vec![0; self.block_bytes()]); count])
     }
 
-    /// Whether a block has a sum.
+    /// Returns whether a block has a sum.
     pub(crate) fn has_sum(&self, block: &[u8], sum: Sum) -> bool {
         match sum {
             Sum::Plain(sum) => crc32c(block) == sum,
@@ -215,25 +215,25 @@ impl Geometry {
         self.blocks.div_ceil(self.blocks_of_page())
     }
 
-    /// Where a page lies in the tag file, in bytes.
+    /// The place of a page in the tag file, in bytes.
     #[must_use]
     pub const fn page_at(&self, page: u64) -> u64 {
         LOG_AT + self.log_bytes + page * PAGE_BYTES as u64
     }
 
-    /// How many blocks are kept at most: as many as the log can carry.
+    /// The number of blocks that are kept at most: as many as the log can carry.
     #[must_use]
     pub const fn kept_blocks(&self) -> u64 {
         if self.carries_data { self.log_bytes / self.block_bytes() as u64 } else { 0 }
     }
 
-    /// Where the head of a kept block lies in the tag file, in bytes.
+    /// The place of the head of a kept block in the tag file, in bytes.
     #[must_use]
     pub const fn kept_head_at(&self, slot: u64) -> u64 {
         self.page_at(self.pages()) + slot * KEPT_HEAD as u64
     }
 
-    /// Where the bytes of a kept block lie in the tag file.
+    /// The place of the bytes of a kept block in the tag file.
     #[must_use]
     pub const fn kept_bytes_at(&self, slot: u64) -> u64 {
         self.kept_head_at(self.kept_blocks()) + slot * self.block_bytes() as u64

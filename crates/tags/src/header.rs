@@ -22,9 +22,9 @@ pub struct Header {
     pub generation: u64,
     /// The drive's sizes.
     pub geometry: Geometry,
-    /// Whether it was closed: the log is empty.
+    /// True if it was closed: the log is empty.
     pub clean: bool,
-    /// Whether the tags are stale: nothing is refused.
+    /// True if the tags are stale: nothing is refused.
     pub stale: bool,
     /// Blocks that adoption has passed.
     pub adopted: u64,

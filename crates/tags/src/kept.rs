@@ -11,7 +11,7 @@ use thiserror::Error;
 /// Heads that are read at a time.
 const HEADS_AT_ONCE: u64 = 2048;
 
-/// Why a block was kept.
+/// Reasons why a block was kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
     /// Recovery judged it torn, and wrote it again from the log.
@@ -30,9 +30,9 @@ pub struct Kept {
     pub slot: u64,
     /// The block of the drive that held the bytes.
     pub block: u64,
-    /// When it was kept, in seconds since 1970.
+    /// The time when it was kept, in seconds since 1970.
     pub time: u64,
-    /// Why.
+    /// The reason.
     pub why: Why,
     /// CRC-32C of the bytes.
     sum: u32,
@@ -66,7 +66,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// How many more blocks can be kept.
+    /// The number of blocks that can still be kept.
     #[must_use]
     pub fn room(&self) -> u64 {
         self.free.len() as u64
@@ -183,7 +183,7 @@ impl KeptArea<'_> {
     }
 }
 
-/// Whether an error concerns one sector, not the whole medium.
+/// Returns whether an error concerns one sector, not the whole medium.
 pub(crate) fn is_bad_sector(error: &io::Error) -> bool {
     // EIO, EBADE, ENODATA, EILSEQ and EREMOTEIO, as `IoError::is_media_error` has them.
     matches!(error.raw_os_error(), Some(5 | 52 | 61 | 84 | 121))

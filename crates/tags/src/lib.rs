@@ -25,13 +25,12 @@ pub mod kept;
 mod locks;
 pub mod machine;
 mod memory;
-#[cfg(test)]
-mod mutation;
 pub mod page;
 mod place;
 pub mod record;
 pub mod recovery;
 mod refusals;
+mod rules;
 #[cfg(test)]
 mod simulation;
 pub mod sum;

@@ -36,7 +36,8 @@ impl Locks {
     /// Releases the blocks of a command. Returns the commands that are granted theirs as a result,
     /// in order of arrival.
     pub(crate) fn give_back(&mut self, id: u64) -> Vec<u64> {
-        self.entries.retain(|entry| entry.id != id);
+        let at = self.entries.iter().position(|entry| entry.id == id && entry.granted);
+        self.entries.remove(at.expect("T1: a command gives its blocks back once, and only if it has them"));
         let mut granted = Vec::new();
         for at in 0..self.entries.len() {
             if !self.entries[at].granted && self.grant(at) {
@@ -44,6 +45,11 @@ impl Locks {
             }
         }
         granted
+    }
+
+    /// Returns whether a command has its blocks, and shares them with no other.
+    pub(crate) fn has_alone(&self, id: u64) -> bool {
+        self.entries.iter().any(|entry| entry.id == id && entry.granted && entry.exclusive)
     }
 
     /// Grants an entry if no earlier entry, holding or waiting, conflicts with it.

@@ -5,6 +5,7 @@
 
 mod cache;
 mod checkpoint;
+mod commit;
 mod flushes;
 mod reads;
 mod rest;
@@ -16,10 +17,12 @@ use crate::group::{Group, StoredGroup};
 use crate::locks::Locks;
 use crate::page::{Judged, Opinion, Tag};
 use crate::record::{Change, Record};
+use crate::rules::Rule;
 use crate::sum::Sum;
 use cache::Cache;
 use checkpoint::Checkpoint;
 use pumice_blockdev::Judgement;
+use pumice_units::Rules;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -55,7 +58,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// Whether it changes neither blocks nor tags.
+    /// Returns whether it changes neither blocks nor tags.
     const fn is_of_reading(&self) -> bool {
         matches!(self, Self::Read | Self::Sweep | Self::Judge { .. } | Self::ReadMetadata)
     }
@@ -68,7 +71,7 @@ pub enum Action {
     Load {
         /// For this command.
         id: u64,
-        /// Which.
+        /// The groups.
         groups: Vec<u64>,
     },
     /// Append records to the log, in this order, and sync it: [`Machine::committed`].
@@ -88,9 +91,9 @@ pub enum Action {
     Release(u64),
     /// A command has ended.
     Done {
-        /// Which.
+        /// The command.
         id: u64,
-        /// How.
+        /// The outcome.
         outcome: Outcome,
     },
 }
@@ -159,8 +162,7 @@ pub struct Machine {
     zero_guard: u64,
     zero_sum: Sum,
     actions: Vec<Action>,
-    #[cfg(test)]
-    pub(crate) mutation: Option<crate::mutation::Mutation>,
+    pub(crate) rules: Rules<Rule>,
 }
 
 impl Machine {
@@ -188,8 +190,7 @@ impl Machine {
             zero_guard: geometry.zero_guard(),
             zero_sum: geometry.zero_sums(1).of(0),
             actions: Vec::new(),
-            #[cfg(test)]
-            mutation: None,
+            rules: Rules::all(),
         }
     }
 
@@ -207,7 +208,7 @@ impl Machine {
         &self.lost
     }
 
-    /// Whether the tag file has failed: writes are refused.
+    /// Returns whether the tag file has failed: writes are refused.
     #[must_use]
     pub const fn has_failed(&self) -> bool {
         self.failed
@@ -227,13 +228,12 @@ impl Machine {
             }
         }
         let exclusive = !request.is_of_reading();
-        #[cfg(test)]
         let request = self.with_early_tags(&blocks, request);
-        #[cfg(test)]
-        let exclusive = exclusive && self.mutation != Some(crate::mutation::Mutation::NoLocks);
+        let exclusive = exclusive && self.rules.keep(Rule::Locks);
         let granted = self.locks.ask(id, blocks.clone(), exclusive);
         let pinned = self.geometry.groups_of(&blocks);
-        self.commands.insert(id, Command { blocks, request, pinned, number: None });
+        let before = self.commands.insert(id, Command { blocks, request, pinned, number: None });
+        assert!(before.is_none(), "T2: no two commands under way have one number: {id}");
         if granted {
             self.start(id);
         }
@@ -260,7 +260,8 @@ impl Machine {
             self.cache.page(part.page).prefetch();
         }
         let (request, number) = (request.clone(), None);
-        self.commands.insert(id, Command { blocks, request, pinned, number });
+        let before = self.commands.insert(id, Command { blocks, request, pinned, number });
+        assert!(before.is_none(), "T2: no two commands under way have one number: {id}");
         true
     }
 
@@ -324,8 +325,7 @@ impl Machine {
             // It has failed while the pages were read: nothing takes the command from the queue.
             Request::Write(_) if self.failed => self.end(id, Outcome::TagsFailed),
             Request::Write(_) => {
-                #[cfg(test)]
-                if self.mutation == Some(crate::mutation::Mutation::DataBeforeLog) {
+                if !self.rules.keep(Rule::LogFirst) {
                     self.actions.push(Action::Write(id));
                     return;
                 }
@@ -333,29 +333,6 @@ impl Machine {
                 self.go_on();
             }
         }
-    }
-
-    /// Records were appended, and the log synced: the first so many of them, with these numbers.
-    /// `full` is whether the log had no room for the rest, `low` whether it is half full.
-    pub fn committed(&mut self, numbers: &[u64], full: bool, low: bool) {
-        if self.failed {
-            // Those who waited for it were told.
-            return;
-        }
-        let batch = std::mem::take(&mut self.committing);
-        self.last = numbers.last().copied().unwrap_or(self.last);
-        self.checkpoint.wanted |= full || low;
-        self.checkpoint.full |= full;
-        self.release_after_commit();
-        for id in batch[numbers.len()..].iter().rev() {
-            self.queue.push_front(*id);
-        }
-        for (id, number) in batch.iter().zip(numbers) {
-            let command = self.commands.get_mut(id).expect("a command that is logged");
-            command.number = Some(*number);
-            self.actions.push(Action::Write(*id));
-        }
-        self.go_on();
     }
 
     /// The tag file could not be written or synced: from now on it accepts no writes.
@@ -372,12 +349,20 @@ impl Machine {
     /// The data of a command were written, or the drive refused.
     pub fn data_written(&mut self, id: u64, done: bool) {
         let command = &self.commands[&id];
+        assert!(
+            !self.rules.are_asserted() || command.number.is_some(),
+            "T5: data are written when their record is durable"
+        );
         if !done {
             self.actions.push(Action::SeeAgain(id));
             return;
         }
         let Request::Write(change) = &command.request else { panic!("a write") };
         let (first, change) = (command.blocks.start, change.clone());
+        assert!(
+            !self.rules.are_asserted() || self.locks.has_alone(id),
+            "T6: tags are changed by a command that has their blocks alone"
+        );
         self.put(first, &change);
         self.end(id, Outcome::Done);
     }
@@ -463,28 +448,6 @@ impl Machine {
         if !self.failed {
             self.begin_wanted_checkpoint();
         }
-    }
-
-    /// Commits the records of all commands that wait for it: one commit at a time, so that the next
-    /// is for many.
-    fn commit_next(&mut self) {
-        if self.failed || !self.committing.is_empty() || self.queue.is_empty() || self.checkpoint.holds_log()
-        {
-            return;
-        }
-        self.committing = self.queue.drain(..).collect();
-        let settled = self.refused.first().map_or(self.settled, |first| self.settled.min(first - 1));
-        #[cfg(test)]
-        let settled = match self.mutation {
-            Some(crate::mutation::Mutation::RefusedIsSettled) => self.settled,
-            _ => settled,
-        };
-        let record = |id: &u64| {
-            let Command { blocks, request, .. } = &self.commands[id];
-            let Request::Write(change) = request else { panic!("a write") };
-            Record { first: blocks.start, change: change.clone(), settled }
-        };
-        self.actions.push(Action::Commit(self.committing.iter().map(record).collect()));
     }
 }
 

@@ -38,7 +38,7 @@ pub struct TaggedMemory {
     refusals: Refusals,
 }
 
-/// Why there is no drive in memory.
+/// Reasons why there is no drive in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NewMemoryError {
     /// It cannot have tags.
@@ -49,7 +49,7 @@ pub enum NewMemoryError {
     NoMemory(#[from] NoMemory),
 }
 
-/// Where the data and metadata of some blocks lie.
+/// The place of the data and metadata of some blocks.
 struct Places {
     data: Range<usize>,
     metadata: Range<usize>,
@@ -177,7 +177,7 @@ impl TaggedMemory {
         set_bits(&mut content[self.bits_at()..], blocks.start as usize..blocks.end as usize);
     }
 
-    /// Where the bits of the blocks begin.
+    /// The start of the bits of the blocks.
     fn bits_at(&self) -> usize {
         places(&self.geometry, 0..self.geometry.blocks()).metadata.end
     }
@@ -197,7 +197,7 @@ impl TaggedMemory {
     }
 }
 
-/// Where blocks lie in the memory of a drive.
+/// The places of blocks in the memory of a drive.
 fn places(geometry: &Geometry, blocks: Range<u64>) -> Places {
     let range = |begin: u64, each: usize| {
         let at = |block: u64| (begin + block * each as u64) as usize;

@@ -15,10 +15,10 @@ use std::ops::Range;
 const ORIGINS_AT: usize = 8;
 const METADATA_AT: usize = 24;
 
-/// What is known of a block.
+/// The knowledge of a block's origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tag {
-    /// Where the tuple came from.
+    /// The place where the tuple came from.
     pub origin: Origin,
     /// The tuple; all zeros if the origin is unknown.
     pub tuple: Tuple,
@@ -170,7 +170,7 @@ impl Page {
         prefetch(&self.bytes);
     }
 
-    /// Where the tuple at a place came from.
+    /// The place where the tuple at a place came from.
     #[must_use]
     pub fn origin(&self, place: usize) -> Origin {
         Origin::ALL[usize::from(self.bytes[ORIGINS_AT + place / 4] >> (place % 4 * 2) & 3)]
@@ -346,7 +346,8 @@ impl Page {
         })
     }
 
-    /// Whether each of the sectors from number `first` on is a page: whole, or never written.
+    /// Returns whether each of the sectors from number `first` on is a page: whole, or never
+    /// written.
     pub(crate) fn none_is_lost(
         geometry: &Geometry,
         sectors: &[[u8; PAGE_BYTES]],
@@ -365,7 +366,7 @@ impl Page {
     }
 }
 
-/// What a sector is.
+/// The state of a sector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Whole,

@@ -33,7 +33,7 @@ fn new_geometry(size: u64, block: u32, unit: u32, metadata: MetadataFormat) -> R
     Ok(Geometry::new(size, block, unit, metadata, log)?)
 }
 
-/// Why there is no tag file at a place.
+/// Reasons why there is no tag file at a place.
 #[derive(Debug, Error)]
 pub enum PlaceError {
     /// It cannot be opened.
@@ -44,7 +44,7 @@ pub enum PlaceError {
     Tags {
         /// The place.
         path: String,
-        /// What is wrong.
+        /// The field that is wrong.
         source: TagError,
     },
     /// The drive cannot have tags.
@@ -55,11 +55,11 @@ pub enum PlaceError {
     Format {
         /// The place.
         path: String,
-        /// What differs.
+        /// The field that differs.
         field: &'static str,
-        /// What the tag file has.
+        /// The value in the tag file.
         found: String,
-        /// What is asked for.
+        /// The value that is asked for.
         wanted: String,
     },
 }
@@ -221,14 +221,14 @@ fn fill(file: File, geometry: Geometry, serial: &str) -> Result<(), TagError> {
     TagFile::create(&NewFile(file), geometry, identity(), serial)
 }
 
-/// Whether a tag file is to be made on a block device: it is large enough, and blank.
+/// Returns whether a tag file is to be made on a block device: it is large enough, and blank.
 fn is_blank_device(path: &Path, device: &FileDevice, geometry: &Geometry) -> io::Result<bool> {
     Ok(std::fs::metadata(path)?.file_type().is_block_device() && is_blank(device, geometry)?)
 }
 
-/// Whether a device holds zeros where the header of a tag file goes. Then it must hold zeros where
-/// the log goes, and at its end: file systems begin with zeros of up to 64 KiB, and members of
-/// arrays may be described at their end.
+/// Returns whether a device holds zeros where the header of a tag file goes. Then it must hold
+/// zeros where the log goes, and at its end: file systems begin with zeros of up to 64 KiB, and
+/// members of arrays may be described at their end.
 fn is_blank(device: &dyn BlockDevice, geometry: &Geometry) -> io::Result<bool> {
     let (has, needs) = (device.size_bytes(), geometry.file_bytes());
     if has < needs {

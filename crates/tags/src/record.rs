@@ -12,7 +12,7 @@ const HEAD: usize = 24;
 /// The most blocks of a record of zeros: more are several records.
 pub(crate) const MAX_ZEROS: u64 = 16_384;
 
-/// What a record says of its blocks.
+/// The change that a record makes to its blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// Each block has a tag, and a sum of 32 bits.
@@ -32,7 +32,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// How many blocks it changes.
+    /// The number of blocks that it changes.
     pub(crate) fn blocks(&self) -> u64 {
         match self {
             Self::Tags { tags, .. } => tags.len() as u64,
@@ -73,7 +73,7 @@ pub(crate) fn apart(geometry: &Geometry, metadata: &[u8]) -> (Vec<Tag>, Vec<u8>)
 pub struct Record {
     /// The first block.
     pub first: u64,
-    /// What its blocks become.
+    /// The new contents of its blocks.
     pub change: Arc<Change>,
     /// The data of every record up to this number are durable.
     pub settled: u64,

@@ -9,7 +9,9 @@ mod spans;
 use crate::geometry::Geometry;
 use crate::page::{Entry, Opinion, Tag};
 use crate::record::{Change, Record};
+use crate::rules::Rule;
 use crate::sum::Sum;
+use pumice_units::Rules;
 use spans::Spans;
 use std::ops::Range;
 
@@ -24,12 +26,12 @@ struct Version {
 /// of these give a block the same contents and the same tag.
 #[derive(Debug, PartialEq, Eq)]
 struct Versions {
-    /// Whether the version of the home tuple may be there.
+    /// True if the version of the home tuple may be there.
     home: bool,
     logged: Vec<Version>,
 }
 
-/// What became of a block.
+/// The outcome of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It is of this tag, with these other metadata.
@@ -54,8 +56,7 @@ pub struct Recovery<'r> {
     /// The newest record of zeros, and the newest of those that are settled.
     zeros: Spans,
     settled_zeros: Spans,
-    #[cfg(test)]
-    pub(crate) mutation: Option<crate::mutation::Mutation>,
+    pub(crate) rules: Rules<Rule>,
 }
 
 impl<'r> Recovery<'r> {
@@ -89,8 +90,7 @@ impl<'r> Recovery<'r> {
             tagged,
             zeros,
             settled_zeros,
-            #[cfg(test)]
-            mutation: None,
+            rules: Rules::all(),
         }
     }
 
@@ -133,20 +133,19 @@ impl<'r> Recovery<'r> {
         self.records[record as usize].first
     }
 
-    /// What the record of a version says of its block.
+    /// The change that the record of a version makes to its block.
     fn change(&self, version: &Version) -> &Change {
         &self.records[version.record as usize].change
     }
 
-    /// Whether a block holds a version. Contents are chosen by hosts, so nothing that a host can
-    /// make equal decides alone: the data if the log has them, else a sum under a secret. For a sum
-    /// of an earlier program, which has none, the guard must fit as well.
+    /// Returns whether a block holds a version. Contents are chosen by hosts, so nothing that a
+    /// host can make equal decides alone: the data if the log has them, else a sum under a secret.
+    /// For a sum of an earlier program, which has none, the guard must fit as well.
     fn holds(&self, block: u64, version: &Version, found: &[u8]) -> bool {
         let at = version.at as usize;
         match self.change(version) {
             Change::Zeros(_) => found.iter().all(|byte| *byte == 0),
-            #[cfg(test)]
-            Change::Tags { sums, .. } if self.mutation == Some(crate::mutation::Mutation::CrcAlone) => {
+            Change::Tags { sums, .. } if !self.rules.keep(Rule::KeyedSums) => {
                 self.geometry.has_sum(found, sums.of(at))
             }
             Change::Tags { data: Some(data), .. } => data[at * found.len()..][..found.len()] == *found,
@@ -165,7 +164,7 @@ impl<'r> Recovery<'r> {
         }
     }
 
-    /// What became of a block of the log: `found` are its bytes (`None` if it cannot be read),
+    /// The outcome of a block of the log: `found` are its bytes (`None` if it cannot be read),
     /// `home` its tag and other metadata in the page.
     ///
     /// # Panics
@@ -179,8 +178,7 @@ impl<'r> Recovery<'r> {
             return Outcome::Damaged(entry(newest));
         };
         let logged = versions.logged.iter().rev();
-        #[cfg(test)]
-        let logged = logged.filter(|_| self.mutation != Some(crate::mutation::Mutation::HomeOnly));
+        let logged = logged.filter(|_| self.rules.keep(Rule::AsksLog));
         // The newest first: it may be the same data with other tags.
         if let Some(version) = { logged }.find(|version| self.holds(block, version, found)) {
             return Outcome::Is(entry(version));
@@ -208,7 +206,7 @@ impl<'r> Recovery<'r> {
     }
 }
 
-/// What is known of the version from before the log.
+/// The version from before the log.
 enum Home {
     /// A record is settled: it cannot be there any more.
     Gone,
@@ -218,7 +216,7 @@ enum Home {
     Unknown(Entry),
 }
 
-/// What a block of the log holds, for whoever asks whether somebody else wrote it.
+/// The contents of a block of the log, for whoever asks whether somebody else wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     /// A version, whole.
@@ -233,7 +231,7 @@ pub enum Found {
 }
 
 impl Recovery<'_> {
-    /// Whether the log has a block.
+    /// Returns whether the log has a block.
     #[must_use]
     pub fn has(&self, block: u64) -> bool {
         let at = self.tagged.partition_point(|(other, _)| *other < block);
@@ -250,7 +248,7 @@ impl Recovery<'_> {
         })
     }
 
-    /// What a block of the log holds, with its entry at home.
+    /// The contents of a block of the log, with its entry at home.
     ///
     /// # Panics
     /// If the block is not in the log.
@@ -271,11 +269,10 @@ impl Recovery<'_> {
         }
     }
 
-    /// Whether a crash can have left these bytes: a mixture of versions, one of the log at least
-    /// among them. If not, somebody wrote the block behind the node's back, or it is damaged.
+    /// Returns whether a crash can have left these bytes: a mixture of versions, one of the log at
+    /// least among them. If not, somebody wrote the block behind the node's back, or it is damaged.
     fn is_torn(&self, versions: &Versions, found: &[u8], home: &Home) -> bool {
-        #[cfg(test)]
-        if self.mutation == Some(crate::mutation::Mutation::EverythingIsTorn) {
+        if !self.rules.keep(Rule::OnlyTorn) {
             return true;
         }
         let logged: Vec<Vec<u8>> = versions.logged.iter().map(|version| self.data(version)).collect();

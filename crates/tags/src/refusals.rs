@@ -18,7 +18,7 @@ impl Refusals {
         Self { stale: AtomicBool::new(stale), served: AtomicU64::new(0), refused: AtomicU64::new(0) }
     }
 
-    /// Whether the tags are stale, so that nothing is refused.
+    /// Returns whether the tags are stale, so that nothing is refused.
     pub(crate) fn is_stale(&self) -> bool {
         self.stale.load(Ordering::Relaxed)
     }

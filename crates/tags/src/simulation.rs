@@ -1,6 +1,7 @@
 //! Power cuts and kills in virtual time, checked against a plain model; and tests that each
 //! protective step is needed.
 
+mod asserts;
 mod put_back;
 mod session;
 mod world;
@@ -11,9 +12,9 @@ use crate::geometry::{GROUP_PAGES, Geometry};
 use crate::group::Group;
 use crate::kept::KeptError;
 use crate::machine::{Action, Machine, Outcome, Request};
-use crate::mutation::{ALL, Mutation};
 use crate::page::{Entry, Opinion, Origin, Page, Tag};
 use crate::record::{Change, apart};
+use crate::rules::{ALL, Rule};
 use crate::sum::{Sums, keyed};
 use pumice_blockdev::{BlockDevice, FaultyDevice, IoError, TagFault};
 use pumice_durable::{FaultyStore, Medium, Store};
@@ -22,6 +23,7 @@ use pumice_protect::format::Place;
 use pumice_protect::guard::Guard;
 use pumice_protect::metadata::MetadataFormat;
 use pumice_protect::tuple::Tuple;
+use pumice_units::Rules;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
@@ -111,23 +113,24 @@ impl BlockDevice for Drive<'_> {
     }
 }
 
-/// What a plain model knows of a block.
+/// The knowledge of a plain model about a block.
 #[derive(Debug, Clone)]
 struct Plain {
-    /// What was written, oldest first; the first is what was there when the session began.
+    /// The versions that were written, oldest first; the first is what was there when the session
+    /// began.
     versions: Vec<Vec<u8>>,
     /// The tag and the other metadata that each was written with. `None` if a write that failed
     /// may have left others, and for the first.
     entries: Vec<Option<Entry>>,
-    /// What the block has after all commands so far, in their order.
+    /// The entry of the block after all commands so far, in their order.
     present: Option<Entry>,
-    /// Whether the first fits its tag, if it has one.
+    /// True if the first fits its tag, if it has one.
     fits: bool,
     /// The newest that was acknowledged.
     acknowledged: usize,
     /// The newest that must survive.
     durable: usize,
-    /// Whether the first has a tag, as of the start of the session.
+    /// True if the first has a tag, as of the start of the session.
     tagged: bool,
 }
 
@@ -139,7 +142,7 @@ struct Job {
     numbers: Vec<u64>,
     full: bool,
     low: bool,
-    /// What is left to be written of a commit.
+    /// The runs of a commit that are left to be written.
     runs: Vec<(u64, Vec<u8>)>,
     loaded: Vec<Group>,
     read: Option<Vec<u8>>,
@@ -178,11 +181,11 @@ struct World {
     /// A block that the drive takes no writes of.
     unwritable: Option<u64>,
     model: Vec<Plain>,
-    /// What the drive is said to write all or nothing changes between two openings.
+    /// The unit that the drive is said to write all or nothing changes between two openings.
     changes_unit: bool,
-    /// Whether records carried the data before the file was opened.
+    /// True if records carried the data before the file was opened.
     carried: bool,
-    mutation: Option<Mutation>,
+    rules: Rules<Rule>,
     counts: Counts,
 }
 
@@ -201,7 +204,7 @@ struct Counts {
     cut_recoveries: u64,
     /// Blocks that somebody wrote behind the node's back, between a cut and the next start.
     behind: u64,
-    /// Those that recovery took for torn: they are kept blocks now.
+    /// Blocks that recovery took for torn: they are kept blocks now.
     only_kept: u64,
     /// Torn blocks that were left alone because no copy could be kept.
     not_kept: u64,
@@ -269,10 +272,10 @@ impl Counts {
     }
 }
 
-/// What came onto the drive behind the node's back.
+/// The blocks that were written behind the node's back.
 struct Behind {
     bytes: Vec<u8>,
-    /// Whether a run of it is that of a version which the node was writing.
+    /// True if a run of it is that of a version which the node was writing.
     like_torn: bool,
 }
 
@@ -287,7 +290,7 @@ struct Session<'w> {
     at_once: BTreeSet<u64>,
     /// Reads that the machine does not know of yet.
     looks: BTreeSet<u64>,
-    /// What commands have read whose tags are to come.
+    /// The blocks that commands have read whose tags are to come.
     read: BTreeMap<u64, Vec<(u64, Vec<u8>)>>,
     next: u64,
     /// Checkpoints come last, so that the log gets full.
@@ -333,13 +336,13 @@ fn metadata(geometry: &Geometry, entry: &Entry) -> Vec<u8> {
     page.metadata(geometry, 0).to_vec()
 }
 
-fn change(geometry: &Geometry, first: u64, data: &[u8], mutation: Option<Mutation>) -> Change {
+fn change(geometry: &Geometry, first: u64, data: &[u8], rules: Rules<Rule>) -> Change {
     let blocks = || (first..).zip(data.chunks(geometry.block_bytes()));
     let all: Vec<u8> =
         blocks().flat_map(|(block, bytes)| metadata(geometry, &entry(geometry, block, bytes))).collect();
     let (tags, others) = apart(geometry, &all);
-    let sums = match mutation {
-        Some(Mutation::CrcAlone) => Sums::Plain(blocks().map(|(_, bytes)| crc32c(bytes)).collect()),
+    let sums = match rules.keep(Rule::KeyedSums) {
+        false => Sums::Plain(blocks().map(|(_, bytes)| crc32c(bytes)).collect()),
         _ => geometry.sums(data),
     };
     Change::Tags { tags, others, sums, data: geometry.carries_data().then(|| data.to_vec()) }
@@ -354,8 +357,8 @@ enum Shape {
 }
 
 /// One drive through several cuts.
-fn round(seed: u64, shape: Shape, mutation: Option<Mutation>) -> Checked<Counts> {
-    let mut world = World::new(seed, shape, mutation);
+fn round(seed: u64, shape: Shape, rules: Rules<Rule>) -> Checked<Counts> {
+    let mut world = World::new(seed, shape, rules);
     for _ in 0..5 {
         let steps = world.random.below(1000);
         world.change_unit();
@@ -430,7 +433,7 @@ fn round(seed: u64, shape: Shape, mutation: Option<Mutation>) -> Checked<Counts>
 fn rounds(seeds: Range<u64>, shape: Shape) -> Counts {
     let mut sum = Counts::default();
     for seed in seeds {
-        let counts = round(seed, shape, None).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        let counts = round(seed, shape, Rules::all()).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         sum.add(&counts);
     }
     sum
@@ -476,10 +479,11 @@ fn no_cut_parts_a_block_from_its_metadata() {
 
 #[test]
 fn each_protective_step_is_needed() {
-    for mutation in ALL {
-        let shape = if mutation.is_of_torn_blocks() { Shape::Blocks } else { Shape::Sectors };
-        let found = (0..10_000).find_map(|seed| round(seed, shape, Some(mutation)).err());
-        println!("{mutation:?}: {found:?}");
-        assert!(found.is_some(), "{mutation:?} makes no difference");
+    for rule in ALL {
+        let shape = if rule.is_of_torn_blocks() { Shape::Blocks } else { Shape::Sectors };
+        let rules = Rules::silently_without(rule);
+        let found = (0..10_000).find_map(|seed| round(seed, shape, rules).err());
+        println!("{rule:?}: {found:?}");
+        assert!(found.is_some(), "{rule:?} makes no difference");
     }
 }

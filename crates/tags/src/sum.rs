@@ -36,7 +36,7 @@ pub enum Sum {
 }
 
 impl Sums {
-    /// How many.
+    /// Length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.all().len()
     }

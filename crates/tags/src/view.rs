@@ -38,7 +38,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Whether it is of this drive, and has these groups.
+    /// Returns whether it is of this drive, and has these groups.
     pub(crate) fn has(&self, drive: u64, groups: &Range<u64>) -> bool {
         self.drive == drive && self.groups.start <= groups.start && groups.end <= self.groups.end
     }
@@ -48,8 +48,8 @@ impl View {
         self.version
     }
 
-    /// Whether a new stretch would last: no tag of the drive has changed since the last one was
-    /// wanted. While somebody writes, the pages in memory serve better.
+    /// Returns whether a new stretch would last: no tag of the drive has changed since the last one
+    /// was wanted. While somebody writes, the pages in memory serve better.
     pub(crate) fn would_last(&mut self, drive: u64, version: u64) -> bool {
         if self.drive != drive {
             *self = Self { drive, ..Self::default() };

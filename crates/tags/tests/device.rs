@@ -373,7 +373,7 @@ fn adoption_goes_on_where_it_stopped_and_blesses_nothing() {
     assert_eq!(device.judge(5000..5001).unwrap(), [Opinion::Fits(Origin::Adopted)]);
 }
 
-/// Whoever brings pages home waits while another thread carries the checkpoint out, and is woken.
+/// A thread that brings pages home waits while another carries the checkpoint out, and is woken.
 /// A drive that cannot flush.
 struct NoFlush(MemoryDevice);
 

@@ -35,7 +35,7 @@ impl World {
         TaggedDevice::open_as(self.drive.clone(), self.medium(), "serial", on_stale)
     }
 
-    /// What the process has left when it is killed.
+    /// The state that the process has left when it is killed.
     fn kill(&self, device: TaggedDevice) {
         let left = self.file();
         drop(device);

@@ -35,7 +35,7 @@ impl Random {
     }
 }
 
-/// What a grain holds in a version of it; version 0 is zeros.
+/// The contents of a grain in a version of it; version 0 is zeros.
 fn content(grain: u64, version: u32) -> Vec<u8> {
     if version == 0 {
         return vec![0; GRAIN as usize];
@@ -112,7 +112,7 @@ struct User<'d> {
     clock: u64,
     durable: HashMap<u64, usize>,
     written: HashMap<usize, u64>,
-    /// When flushes under way were handed out, by step, and the latest that has ended.
+    /// The steps at which flushes under way were handed out, and the latest that has ended.
     flushes: HashMap<u64, u64>,
     flushed: u64,
 }
@@ -235,7 +235,7 @@ impl User<'_> {
     }
 }
 
-/// Whether this machine's file system takes direct I/O: without that there are no steps.
+/// Returns whether this machine's file system takes direct I/O: without that there are no steps.
 fn has_steps(device: &TaggedDevice) -> bool {
     if device.stepped().is_none() {
         eprintln!("SKIPPED: no direct I/O here");

@@ -6,11 +6,13 @@
 
 mod date;
 mod duration;
+mod rules;
 mod size;
 mod text;
 
 pub use date::format_date;
 pub use duration::{ParseDurationError, parse_duration};
+pub use rules::Rules;
 pub use size::{ParseSizeError, format_binary, format_decimal, parse_size};
 pub use text::{is_shown, printable, printable_lines};
 

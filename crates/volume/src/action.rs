@@ -1,4 +1,4 @@
-//! What goes into a volume, and what comes out.
+//! Events that go into a volume, and effects that come out.
 
 use crate::choice::Standing;
 use crate::log::Record;
@@ -37,21 +37,21 @@ impl ActionId {
     }
 }
 
-/// What a user of the volume wants. Offsets and lengths in bytes; a write's are multiples of 512.
+/// A request of a user of the volume. Offsets and lengths in bytes; a write's are multiples of 512.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     /// Bytes of the volume.
     Read {
         /// First byte.
         offset: u64,
-        /// How many.
+        /// Length in bytes.
         len: u64,
     },
     /// Bytes of the volume replaced.
     Write {
         /// First byte.
         offset: u64,
-        /// How many.
+        /// Length in bytes.
         len: u64,
         /// Answered only when it is durable.
         fua: bool,
@@ -60,7 +60,7 @@ pub enum Request {
     Flush,
 }
 
-/// Why a request fails.
+/// Reasons why a request fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// It does not lie within the volume, or is not aligned.
@@ -77,7 +77,7 @@ pub enum RequestError {
     Stopped,
 }
 
-/// How an action ended.
+/// The end of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Done.
@@ -109,7 +109,7 @@ pub enum Event {
         role: Role,
         /// Its superblock: device UUID, places. All else is filled in, its number too.
         superblock: Box<V1>,
-        /// Where things lie on it.
+        /// The places of things on it.
         place: MemberPlace,
         /// Random.
         nonce: u64,
@@ -152,18 +152,18 @@ pub enum Command {
         op: OpId,
         /// The member.
         role: Role,
-        /// Where the window begins, from the start of the device.
+        /// The start of the window, from the start of the device.
         at: u64,
-        /// Which rows of it.
+        /// The rows of it.
         rows: Rows,
     },
     /// Make the new blocks of an operation.
     Fold {
         /// The operation.
         op: OpId,
-        /// How, row by row.
+        /// The plan of each row.
         plans: Vec<(u32, Arc<RowPlan>)>,
-        /// Which bytes of the request are laid over them.
+        /// The bytes of the request that are laid over them.
         touches: Vec<Touch>,
         /// The request.
         request: Option<RequestId>,
@@ -174,13 +174,13 @@ pub enum Command {
         op: OpId,
         /// The member.
         role: Role,
-        /// Where, from the start of the device.
+        /// The place, from the start of the device.
         at: u64,
         /// The same from the start of the records.
         position: u64,
         /// The generation's nonce.
         nonce: u64,
-        /// What it says.
+        /// The contents of it.
         record: Record,
     },
     /// Write new blocks of an operation in place. Durable after a flush.
@@ -189,9 +189,9 @@ pub enum Command {
         op: OpId,
         /// The member.
         role: Role,
-        /// Where the window begins, from the start of the device.
+        /// The start of the window, from the start of the device.
         at: u64,
-        /// Which rows of it.
+        /// The rows of it.
         rows: Rows,
     },
     /// A step of the near way, by the member's node.
@@ -214,9 +214,9 @@ pub enum Command {
         role: Role,
         /// The member whose blocks they are.
         of: Role,
-        /// Which place.
+        /// The number of the place.
         place: u32,
-        /// Which rows of the window: one run.
+        /// The rows of the window: one run.
         rows: Rows,
     },
     /// Write new blocks from the member's place in local memory. Durable after a flush.
@@ -225,11 +225,11 @@ pub enum Command {
         op: OpId,
         /// The member.
         role: Role,
-        /// Which place.
+        /// The number of the place.
         place: u32,
-        /// Where the window begins, from the start of the device.
+        /// The start of the window, from the start of the device.
         at: u64,
-        /// Which rows of it: one run.
+        /// The rows of it: one run.
         rows: Rows,
     },
     /// A sum of a stretch, by the member's node. Of the member that is restored: to its place for
@@ -248,9 +248,9 @@ pub enum Command {
         op: OpId,
         /// The member.
         role: Role,
-        /// Which place.
+        /// The number of the place.
         place: u32,
-        /// Where the stretch begins, from the start of the device.
+        /// The start of the stretch, from the start of the device.
         at: u64,
         /// Its bytes.
         bytes: u64,
@@ -273,9 +273,9 @@ pub enum Command {
     Put {
         /// The member.
         role: Role,
-        /// Where, from the start of the device.
+        /// The place, from the start of the device.
         at: u64,
-        /// What.
+        /// The bytes.
         bytes: Vec<u8>,
     },
 }
@@ -300,7 +300,7 @@ impl Command {
         }
     }
 
-    /// Whether it changes the member.
+    /// Returns whether it changes the member.
     #[must_use]
     pub const fn writes(&self) -> bool {
         match self {
@@ -325,11 +325,11 @@ impl Command {
 pub struct Action {
     /// Its name.
     pub id: ActionId,
-    /// What is to be done.
+    /// The command to carry out.
     pub command: Command,
 }
 
-/// What a volume wants of its executor.
+/// A volume's wish to its executor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Do this, and tell when it is done. Actions that are issued together may be done in any
@@ -341,7 +341,7 @@ pub enum Effect {
         op: OpId,
         /// The request.
         request: RequestId,
-        /// Where the bytes belong.
+        /// The place where the bytes belong.
         touches: Vec<Touch>,
     },
     /// A request has its answer.

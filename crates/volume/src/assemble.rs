@@ -1,9 +1,9 @@
-//! What the members say when a volume begins, and what follows.
+//! The words of the members when a volume begins, and their consequences.
 //!
 //! `docs/reference/on-disk/stripe-log.md`, *Replay*, has the steps.
 
 use crate::intent::next_bit;
-use crate::log::{Head, LoggedBlocks, LoggedMember, Replay, Sums, SuperblockMark, judged, replay};
+use crate::log::{Head, LoggedBlocks, LoggedMember, Replay, Sums, SuperblockMark, replay};
 use crate::member::{MemberPlace, mark};
 use crate::older::are_older;
 use crate::refusal::EVENTS_LEFT;
@@ -12,15 +12,15 @@ use crate::rows::{RoleSet, RowLayout, Windows};
 use pumice_raid::bitmap::Bitmap;
 use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::v1::{RESYNC_DONE, V1};
-use pumice_units::Role;
+use pumice_units::{Role, Rules};
 use std::collections::BTreeSet;
 
-/// What was read from one device.
+/// The contents of one device that was read.
 #[derive(Debug, Clone)]
 pub struct MemberLook {
     /// Its superblock.
     pub superblock: V1,
-    /// Where things lie on it.
+    /// The places of things on it.
     pub place: MemberPlace,
     /// The head of its stripe log.
     pub head: Option<Head>,
@@ -34,7 +34,7 @@ pub struct MemberLook {
     pub bad: BTreeSet<u64>,
 }
 
-/// What was found.
+/// The findings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// Something else ran the array since the log was written.
@@ -69,8 +69,8 @@ pub enum Rule {
     FailureBeforeHorizon,
     /// After a failure a write goes on only with what is left of its members.
     LogAgain,
-    /// What the nodes have made stays as it is made: a write that may be in place in part is not
-    /// planned again.
+    /// New blocks that the nodes have made stay as they are made: a write that may be in place in
+    /// part is not planned again.
     KeepMade,
     /// A write that was logged and failed stays in its window until replay would not take it.
     FailedIsVoid,
@@ -103,11 +103,11 @@ pub enum Rule {
     AwayFirst,
     /// A block whose record is damaged is unknown until it is computed.
     ErasedIsUnknown,
-    /// When a device joins, the horizon covers every record there is.
+    /// The horizon covers every record there is when a device joins.
     HorizonBeforeJoin,
     /// Blocks that are listed as bad are not read by a stretch.
     StretchAvoidsBad,
-    /// What a stretch has read of a member that fails meanwhile does not count.
+    /// Blocks that a stretch has read of a member that fails meanwhile do not count.
     StretchEnds,
     /// A stretch reads no member that has only some of its windows.
     StretchAllOrNone,
@@ -119,7 +119,7 @@ pub enum Rule {
     BitsOfAll,
     /// A member that is back gets the bits that it may have missed.
     BitsOfReturned,
-    /// What a medium did not give is asked for again before it is written.
+    /// Blocks that a medium did not give are asked for again before they are written.
     AsksAgain,
 }
 
@@ -133,7 +133,18 @@ pub(crate) enum Dirty {
     All,
 }
 
-/// What a volume begins with.
+impl Dirty {
+    /// The number of its windows.
+    fn windows(self, layout: &dyn RowLayout, bitmap: &[u8]) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Bits(region) => dirty_windows(layout, bitmap, region),
+            Self::All => Windows::new(layout).count,
+        }
+    }
+}
+
+/// The state with which a volume begins.
 #[derive(Debug)]
 pub struct Assembly {
     pub(crate) members: Vec<Option<MemberLook>>,
@@ -154,19 +165,20 @@ pub struct Assembly {
     /// The log that was found is of the array as it is.
     pub(crate) ours: bool,
     pub(crate) bitmap: Vec<u8>,
-    pub(crate) omit: Option<Rule>,
+    pub(crate) rules: Rules<Rule>,
     pub(crate) writer: u128,
-    /// What was found.
+    /// The findings.
     pub report: Report,
 }
 
 impl Assembly {
-    /// Leaves a rule out. For tests only: data will be lost.
+    /// Leaves a rule out, in a test: data will be lost.
+    #[cfg(feature = "mutants")]
     #[must_use]
-    pub fn without(mut self, rule: Rule) -> Self {
-        self.omit = Some(rule);
-        if rule == Rule::FullStripesSupersede && self.ours {
-            self.replay = judged(&logs(&self.members, self.generation), false);
+    pub fn under(mut self, rules: Rules<Rule>) -> Self {
+        self.rules = rules;
+        if !rules.keep(Rule::FullStripesSupersede) && self.ours {
+            self.replay = crate::log::judged(&logs(&self.members, self.generation), false);
         }
         self
     }
@@ -187,71 +199,20 @@ pub fn assemble(
     let newest = looks.iter().max_by_key(|look| look.superblock.events).ok_or(Refusal::None)?;
     let sb = newest.superblock.clone();
     check(layout, &looks, &sb, use_log)?;
-
-    // The newest table says who is a member. One event behind is an update that was cut short.
-    let number_of = |role: u16| sb.dev_roles.iter().position(|r| *r == role);
-    let mut members: Vec<Option<MemberLook>> = (0..layout.members()).map(|_| None).collect();
-    let mut behind = Vec::new();
-    for look in looks {
-        let role = sb.dev_roles.get(look.superblock.dev_number as usize).copied().unwrap_or(u16::MAX);
-        let current = sb.events - look.superblock.events <= 1;
-        match members.get_mut(usize::from(role)) {
-            Some(slot) if current => *slot = Some(look),
-            Some(_) => behind.push(Role(role)),
-            None => {}
-        }
-    }
+    let (mut members, behind) = by_role(layout, looks, &sb);
     not_apart(&members, &sb)?;
     let clean = sb.resync_offset == RESYNC_DONE;
-    let (mut ours, mut any_head) = whose(&members, sb.events);
-    if ours {
-        // What Linux ran since is not held by whoever ran it before.
-        not_held(&members, writer)?;
-    }
-    if !use_log {
-        let first = members.iter().position(|look| look.as_ref().is_some_and(|look| look.head.is_some()));
-        if let (true, false, Some(first)) = (ours, clean, first) {
-            // There are at most as many members as roles.
-            return Err(Refusal::LogWaits { role: Role(first as u16) });
-        }
-        (ours, any_head) = (false, false);
-        members.iter_mut().flatten().for_each(|look| look.head = None);
-    }
+    let (ours, any_head) = heed_log(&mut members, &sb, use_log, writer)?;
     let mut report = Report { discarded: any_head && !ours, ..Report::default() };
-    let mut fail = Vec::new();
-    let heads = (0..).map(Role).zip(&members).filter_map(|(role, look)| {
-        let look = look.as_ref()?;
-        Some((role, look.head?, &look.records[..]))
-    });
-    let heads: Vec<_> = heads.filter(|_| ours).collect();
-    let older = are_older(&heads, sb.events);
-    older.iter().for_each(|role| members[role.index()] = None);
+    let older = strike_older(&mut members, ours, sb.events);
     report.older = behind.into_iter().chain(older).filter(|role| members[role.index()].is_none()).collect();
-    for role in 0..layout.members() {
-        let slot = &mut members[usize::from(role)];
-        let readable = slot.as_ref().is_some_and(|look| !ours || look.head.is_some());
-        if let (false, Some(number)) = (readable, number_of(role)) {
-            *slot = None;
-            // A position in a table of at most 1920.
-            fail.push(number as u32);
-            report.failed.push(Role(role));
-        }
-    }
-    let rebuilding = |look: &MemberLook| look.superblock.feature_map & Features::RECOVERY_OFFSET != 0;
-    let is_missing = |look: &Option<MemberLook>| look.as_ref().is_none_or(rebuilding);
-    let missing: RoleSet =
-        (0..).map(Role).zip(&members).filter(|(_, look)| is_missing(look)).map(|(role, _)| role).collect();
+    let fail = strike_unreadable(layout, &mut members, &sb, ours, &mut report);
+    let missing = missing_of(&members);
     if !layout.corrects(&missing) {
         return Err(Refusal::TooFew { missing: missing.len() as u16, survives: layout.survives() });
     }
-    for (role, look) in (0..).map(Role).zip(&members) {
-        let Some(place) = look.as_ref().filter(|_| use_log).map(|look| look.place) else { continue };
-        if place.log.is_none() {
-            return Err(Refusal::NoLog(role));
-        }
-        if place.bad_blocks.is_none() {
-            return Err(Refusal::NoBadBlockLog(role));
-        }
+    if use_log {
+        has_places(&members)?;
     }
 
     let head = members.iter().flatten().filter_map(|look| look.head).max_by_key(|head| head.generation);
@@ -272,12 +233,7 @@ pub fn assemble(
     let bitmap = bits(&members, !report.older.is_empty());
     report.dropped = found.dropped;
     report.applied = found.apply.len() as u64;
-    report.resynced = found.torn.len() as u64
-        + match dirty {
-            Dirty::None => 0,
-            Dirty::Bits(region) => dirty_windows(layout, &bitmap, region),
-            Dirty::All => Windows::new(layout).count,
-        };
+    report.resynced = found.torn.len() as u64 + dirty.windows(layout, &bitmap);
     Ok(Assembly {
         members,
         fail,
@@ -292,10 +248,110 @@ pub fn assemble(
         use_log,
         ours,
         bitmap,
-        omit: None,
+        rules: Rules::all(),
         writer,
         report,
     })
+}
+
+/// The devices by their roles, and roles of devices that are behind. The newest table says who is a
+/// member. One event behind is an update that was cut short.
+fn by_role(layout: &dyn RowLayout, looks: Vec<MemberLook>, sb: &V1) -> (Vec<Option<MemberLook>>, Vec<Role>) {
+    let mut members: Vec<Option<MemberLook>> = (0..layout.members()).map(|_| None).collect();
+    let mut behind = Vec::new();
+    for look in looks {
+        let role = sb.dev_roles.get(look.superblock.dev_number as usize).copied().unwrap_or(u16::MAX);
+        let current = sb.events - look.superblock.events <= 1;
+        match members.get_mut(usize::from(role)) {
+            Some(slot) if current => *slot = Some(look),
+            Some(_) => behind.push(Role(role)),
+            None => {}
+        }
+    }
+    (members, behind)
+}
+
+/// Returns whether the log that was found is of the array as it is, and whether there is any. Of an
+/// array that is opened without its log, heads count for nothing from now on.
+fn heed_log(
+    members: &mut [Option<MemberLook>],
+    sb: &V1,
+    use_log: bool,
+    writer: u128,
+) -> Result<(bool, bool), Refusal> {
+    let (ours, any_head) = whose(members, sb.events);
+    if ours {
+        // What Linux ran since is not held by whoever ran it before.
+        not_held(members, writer)?;
+    }
+    if use_log {
+        return Ok((ours, any_head));
+    }
+    let clean = sb.resync_offset == RESYNC_DONE;
+    let first = members.iter().position(|look| look.as_ref().is_some_and(|look| look.head.is_some()));
+    if let (true, false, Some(first)) = (ours, clean, first) {
+        // There are at most as many members as roles.
+        return Err(Refusal::LogWaits { role: Role(first as u16) });
+    }
+    members.iter_mut().flatten().for_each(|look| look.head = None);
+    Ok((false, false))
+}
+
+/// Takes out members that lack what was durable on all. Returns their roles.
+fn strike_older(members: &mut [Option<MemberLook>], ours: bool, events: u64) -> BTreeSet<Role> {
+    let heads = (0..).map(Role).zip(&*members).filter_map(|(role, look)| {
+        let look = look.as_ref()?;
+        Some((role, look.head?, &look.records[..]))
+    });
+    let heads: Vec<_> = heads.filter(|_| ours).collect();
+    let older = are_older(&heads, events);
+    older.iter().for_each(|role| members[role.index()] = None);
+    older
+}
+
+/// Takes out members whose log cannot be read. Returns the numbers of those and of all others that
+/// are not there.
+fn strike_unreadable(
+    layout: &dyn RowLayout,
+    members: &mut [Option<MemberLook>],
+    sb: &V1,
+    ours: bool,
+    report: &mut Report,
+) -> Vec<u32> {
+    let number_of = |role: u16| sb.dev_roles.iter().position(|r| *r == role);
+    let mut fail = Vec::new();
+    for role in 0..layout.members() {
+        let slot = &mut members[usize::from(role)];
+        let readable = slot.as_ref().is_some_and(|look| !ours || look.head.is_some());
+        if let (false, Some(number)) = (readable, number_of(role)) {
+            *slot = None;
+            // A position in a table of at most 1920.
+            fail.push(number as u32);
+            report.failed.push(Role(role));
+        }
+    }
+    fail
+}
+
+/// Members that are not there, or are being rebuilt.
+fn missing_of(members: &[Option<MemberLook>]) -> RoleSet {
+    let rebuilding = |look: &MemberLook| look.superblock.feature_map & Features::RECOVERY_OFFSET != 0;
+    let is_missing = |look: &Option<MemberLook>| look.as_ref().is_none_or(rebuilding);
+    (0..).map(Role).zip(members).filter(|(_, look)| is_missing(look)).map(|(role, _)| role).collect()
+}
+
+/// Refuses members without a place for the stripe log, or for bad blocks.
+fn has_places(members: &[Option<MemberLook>]) -> Result<(), Refusal> {
+    for (role, look) in (0..).map(Role).zip(members) {
+        let Some(place) = look.as_ref().map(|look| look.place) else { continue };
+        if place.log.is_none() {
+            return Err(Refusal::NoLog(role));
+        }
+        if place.bad_blocks.is_none() {
+            return Err(Refusal::NoBadBlockLog(role));
+        }
+    }
+    Ok(())
 }
 
 fn check(layout: &dyn RowLayout, looks: &[MemberLook], sb: &V1, use_log: bool) -> Result<(), Refusal> {
@@ -322,8 +378,8 @@ fn check(layout: &dyn RowLayout, looks: &[MemberLook], sb: &V1, use_log: bool) -
     Ok(())
 }
 
-/// Whether the newest superblocks are those that the heads know, and whether there is any head of a
-/// log that had begun.
+/// Returns whether the newest superblocks are those that the heads know, and whether there is any
+/// head of a log that had begun.
 fn whose(members: &[Option<MemberLook>], events: u64) -> (bool, bool) {
     let newest = members.iter().flatten().filter(|look| look.superblock.events == events);
     let heads: Vec<(Head, bool)> =
@@ -375,7 +431,7 @@ fn logs(members: &[Option<MemberLook>], generation: u64) -> Vec<LoggedMember> {
     out
 }
 
-/// Which windows are dirty: those of regions with a bit, or all if the bitmap does not say.
+/// The windows that are dirty: those of regions with a bit, or all if the bitmap does not say.
 fn dirty_of(members: &[Option<MemberLook>]) -> Dirty {
     let region = |look: &MemberLook| {
         let bitmap = look.bitmap.as_ref().filter(|bitmap| bitmap.overridden().is_none())?;
@@ -392,7 +448,7 @@ fn dirty_of(members: &[Option<MemberLook>]) -> Dirty {
     }
 }
 
-/// How many windows lie in regions whose bit is set.
+/// The number of windows in regions whose bit is set.
 fn dirty_windows(layout: &dyn RowLayout, bitmap: &[u8], region: u64) -> u64 {
     let windows = Windows::new(layout);
     let regions = (windows.count * windows.bytes()).div_ceil(region);

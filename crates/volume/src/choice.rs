@@ -1,4 +1,4 @@
-//! Which way operations of a class go: the faster one, found by trial.
+//! The choice of the way for operations of a class: the faster one, found by trial.
 //!
 //! `docs/design/near-path.md`, *Which way is faster*, has the rule and what it costs.
 
@@ -14,7 +14,8 @@ const QUIET: u64 = 10_000_000_000;
 const STAY: (u64, u64) = (2_000_000_000, 30_000_000_000);
 /// Busy time that pays for a nanosecond of trials: they take at most 3 %.
 const PRICE: u64 = 34;
-/// What the account of trials holds at first, and at most: busy time that paid for 0.4 s of them.
+/// The balance of the account of trials at first, and at most: busy time that paid for 0.4 s of
+/// them.
 const ACCOUNT: i64 = 400_000_000 * PRICE as i64;
 /// Busy time before a trial ends early, and operations that would have been done.
 const EARLY: (u64, u64) = (25_000_000, 16);
@@ -35,7 +36,7 @@ impl Class {
     pub const ALL: [Self; 3] = [Self::FullStripes, Self::PartialWrites, Self::LostReads];
 }
 
-/// Where sums are made.
+/// The place where sums are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Way {
     /// By the nodes of the drives.
@@ -53,7 +54,7 @@ impl Way {
     }
 }
 
-/// What decides on the way of an operation that can be near.
+/// The preference that decides on the way of an operation that can be near.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Preference {
     /// Always near.
@@ -65,7 +66,7 @@ pub enum Preference {
     Faster,
 }
 
-/// How a class stands.
+/// The standing of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
     /// The class.
@@ -96,7 +97,7 @@ impl Begun {
     }
 }
 
-/// What a class does at the moment.
+/// The present activity of a class.
 #[derive(Debug, Clone, Copy)]
 enum Phase {
     /// It goes the way of the last verdict.
@@ -125,7 +126,7 @@ struct Course {
     /// The first operations after the switch are done.
     warm: bool,
     sample: Sample,
-    /// When the sample began, in time.
+    /// The time when the sample began.
     began: u64,
     /// The sample of the way in use that the last verdict rests on.
     judged: Option<Sample>,
@@ -189,7 +190,7 @@ impl Course {
         }
     }
 
-    /// Whether it is being compared, which others should not disturb.
+    /// Returns whether it is being compared, which others should not disturb.
     const fn compares(&self) -> bool {
         matches!(self.phase, Phase::Trial(_) | Phase::Confirm(..)) && self.under_way() > 0
     }
@@ -305,7 +306,7 @@ impl Course {
         }
     }
 
-    /// Whether what is compared has had its time, first to warm up and then to be measured.
+    /// Returns whether what is compared has had its time, first to warm up and then to be measured.
     const fn is_long(&self) -> bool {
         self.sample.busy >= LONGEST || self.switched.busy >= 2 * LONGEST
     }
@@ -442,7 +443,7 @@ impl Choice {
         self.courses[class as usize].way
     }
 
-    /// How all classes stand.
+    /// The standing of all classes.
     #[must_use]
     pub fn standings(&self) -> [Standing; 3] {
         Class::ALL.map(|class| {

@@ -17,7 +17,7 @@ use pumice_raid::{FormatSpec, Metadata, ReadAt, Uuid, probe};
 use pumice_units::Role;
 use std::io;
 
-/// Where the data begin: a member's superblock, bitmap, bad-block log and stripe log lie before.
+/// The start of the data: a member's superblock, bitmap, bad-block log and stripe log lie before.
 const DATA: u64 = 17 << 20;
 const SUPERBLOCK: u64 = 4096;
 
@@ -40,7 +40,7 @@ pub struct DrySpec {
     pub nodes: Option<NearNodes>,
 }
 
-/// Why there is no such volume.
+/// Reasons why there is no such volume.
 #[derive(Debug, thiserror::Error)]
 pub enum DryError {
     /// A field makes no sense.
@@ -51,7 +51,7 @@ pub enum DryError {
     Refused(String),
 }
 
-/// What lies on a member: a few structures, and zeros.
+/// The contents of a member: a few structures, and zeros.
 struct Sparse {
     len: u64,
     writes: Vec<(u64, Vec<u8>)>,
@@ -159,7 +159,7 @@ impl DryRun {
         Ok(dry)
     }
 
-    /// How its chunks lie.
+    /// The layout of its chunks.
     #[must_use]
     pub const fn geometry(&self) -> &Geometry {
         &self.geometry
@@ -194,7 +194,7 @@ impl DryRun {
         self.work()
     }
 
-    /// Whether nothing is missing.
+    /// Returns whether nothing is missing.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.volume.missing().is_empty()

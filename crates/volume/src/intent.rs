@@ -60,7 +60,7 @@ pub(crate) struct Intent {
     region_bytes: u64,
     /// Regions that have a bit.
     count: u64,
-    /// Those that are set and not in `regions`, if there are any.
+    /// Regions that are set and not in `regions`, if there are any.
     found: Option<Found>,
     /// Regions that were written, and whose bit is set.
     regions: BTreeMap<u64, Region>,
@@ -115,7 +115,7 @@ impl Intent {
         }
     }
 
-    /// Whether the bits of these bytes are durable.
+    /// Returns whether the bits of these bytes are durable.
     pub(crate) fn durable(&self, bytes: &Range<u64>) -> bool {
         self.regions_of(bytes).all(|index| match self.regions.get(&index) {
             Some(region) => region.durable,
@@ -139,6 +139,7 @@ impl Intent {
     pub(crate) fn leave(&mut self, bytes: &Range<u64>, sequence: u64) {
         for index in self.regions_of(bytes) {
             if let Some(region) = self.regions.get_mut(&index) {
+                assert!(region.users > 0, "V10: a write leaves a region of the bitmap once");
                 region.users -= 1;
                 region.last = region.last.max(sequence);
             }
@@ -155,7 +156,11 @@ impl Intent {
         let clean: Vec<u64> =
             self.regions.iter().filter(|(_, region)| region.ticks > TICKS).map(|(index, _)| *index).collect();
         for index in clean {
-            self.regions.remove(&index);
+            let region = self.regions.remove(&index);
+            assert!(
+                region.is_some_and(|region| region.users == 0 && region.last <= released),
+                "V9: a bit is cleared when nobody writes its region, and R covers all writes to it"
+            );
             self.set(index, false);
         }
         if let Some(found) = &mut self.found {
@@ -213,7 +218,7 @@ impl Intent {
 
     /// The write under way is done on every member in sync.
     pub(crate) fn written(&mut self) {
-        let writing = self.writing.take().unwrap_or_default();
+        let writing = self.writing.take().expect("V11: a write of bits ends once");
         if let Some(found) = &mut self.found {
             found.durable |= writing.found;
         }
@@ -281,7 +286,9 @@ mod tests {
 
     fn write(intent: &mut Intent) -> bool {
         let any = intent.begin_write().is_some();
-        intent.written();
+        if any {
+            intent.written();
+        }
         any
     }
 

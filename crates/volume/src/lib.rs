@@ -1,4 +1,4 @@
-//! How an md array is written: decisions as pure steps.
+//! Writing an md array: decisions as pure steps.
 //!
 //! ```text
 //! requests, completions, ticks ──▶ Volume ──▶ actions (read, fold, log, write, …), answers

@@ -14,6 +14,7 @@ pub use record::{Kind, LoggedBlocks, Record, scan};
 pub use replay::{Applied, LoggedMember, Replay, replay};
 
 pub(crate) use place::Space;
+#[cfg(feature = "mutants")]
 pub(crate) use replay::judged;
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {

@@ -1,12 +1,13 @@
-//! Which losses of answered writes each host was told of: `docs/design/volumes.md`, *Who is told*.
+//! Losses of answered writes, and the hosts that were told of each: `docs/design/volumes.md`, *Who
+//! is told*.
 
 use std::collections::BTreeMap;
 
 /// Hosts that are listed, at most. Others are told too, perhaps more than once.
 const MOST: usize = 1024;
 
-/// What tells a host from all others, its address and its identifier; zeros for the process that
-/// serves the volume.
+/// A name that tells a host from all others, its address and its identifier; zeros for the process
+/// that serves the volume.
 pub type Host = [u8; 32];
 
 /// Bytes of the address, which come first.
@@ -17,11 +18,11 @@ const OWN: Host = [0; 32];
 
 /// The way of an answer to a host.
 pub trait Way: Clone {
-    /// Whether it is gone, perhaps with answers that have not arrived.
+    /// Returns whether it is gone, perhaps with answers that have not arrived.
     fn is_gone(&self) -> bool;
 }
 
-/// What one host knows.
+/// The losses that one host knows of.
 #[derive(Debug)]
 struct Known<W> {
     /// It was told of every loss up to this one, or none of them concerns it.
@@ -37,7 +38,7 @@ pub struct Untold;
 /// The losses of a volume, and who was told.
 #[derive(Debug)]
 pub struct Losses<W> {
-    /// How many there were.
+    /// The number of losses.
     count: u64,
     /// Hosts that have written, or flushed.
     hosts: BTreeMap<Host, Known<W>>,
@@ -61,7 +62,7 @@ impl<W: Way> Losses<W> {
         new
     }
 
-    /// How many losses there were.
+    /// The number of losses.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count
@@ -114,15 +115,15 @@ impl<W: Way> Losses<W> {
         Err(Untold)
     }
 
-    /// What those know that are listed with the identifier of `host` and another address: a system
-    /// with several ways to the volume writes by one, and flushes by another.
+    /// The losses known to hosts that are listed with the identifier of `host` and another address:
+    /// a system with several ways to the volume writes by one, and flushes by another.
     fn others_told(&self, host: Host) -> Option<u64> {
         let same = self.hosts.iter().filter(|(of, _)| **of != OWN && of[ADDRESS..] == host[ADDRESS..]);
         same.map(|(_, known)| known.told).min()
     }
 
-    /// What a host knows. Who is taken off the list for it is owed every loss that it does not know
-    /// of, and may be told again of others.
+    /// The losses that a host knows of. Who is taken off the list for it is owed every loss that it
+    /// does not know of, and may be told again of others.
     fn known(&mut self, host: Host) -> &mut Known<W> {
         if !self.hosts.contains_key(&host) && self.hosts.len() >= self.most {
             self.crowded = true;

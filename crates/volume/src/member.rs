@@ -1,4 +1,4 @@
-//! What a volume keeps of one member, and md's structures on it.
+//! A volume's state of one member, and md's structures on it.
 
 use crate::log::{Head, NoRoom, Region, Space, Sums, SuperblockMark, region};
 use crate::rows::{BLOCK, Window};
@@ -8,7 +8,7 @@ use pumice_raid::superblock::v1::{RESYNC_DONE, ROLE_FAULTY, V1};
 use pumice_units::{Role, SECTOR};
 use std::collections::BTreeSet;
 
-/// Where things lie on a member, in bytes from the start of the device.
+/// The places of things on a member, in bytes from the start of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemberPlace {
     /// The superblock.
@@ -42,7 +42,7 @@ impl MemberPlace {
     }
 }
 
-/// What a member is to the volume.
+/// The state of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// It holds what it should.
@@ -53,7 +53,7 @@ pub(crate) enum State {
     Failed,
 }
 
-/// What the heads of all members say alike.
+/// Fields that the heads of all members have alike.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CommonHead {
     pub(crate) generation: u64,
@@ -82,6 +82,10 @@ pub(crate) struct Member {
     pub(crate) last: SuperblockMark,
     /// The superblock that is announced, with its mark, until it is known to be on the member.
     pub(crate) next: Option<(SuperblockMark, Vec<u8>)>,
+    /// The superblock that its last head announces.
+    pub(crate) headed: Option<SuperblockMark>,
+    /// R in its last head.
+    pub(crate) head_released: u64,
     pub(crate) serial: u64,
     /// `listed` is not on the member yet.
     pub(crate) list_changed: bool,
@@ -97,7 +101,7 @@ pub(crate) struct Member {
     pub(crate) flushing: Window,
 }
 
-/// What tells a superblock from others, from its bytes.
+/// The mark that tells a superblock from others, from its bytes.
 pub(crate) fn mark(superblock: &V1) -> SuperblockMark {
     mark_of(superblock.events, &superblock.encode())
 }
@@ -107,11 +111,35 @@ fn mark_of(events: u64, bytes: &[u8]) -> SuperblockMark {
 }
 
 impl Member {
+    /// A member that is not there. Superblock and places are those of another one.
+    pub(crate) fn missing(superblock: V1, place: MemberPlace) -> Self {
+        Self {
+            state: State::Failed,
+            superblock,
+            place,
+            space: Space::new(0),
+            bad: BTreeSet::new(),
+            listed: BTreeSet::new(),
+            mended: 0,
+            last: SuperblockMark::default(),
+            next: None,
+            headed: None,
+            head_released: 0,
+            serial: 0,
+            list_changed: false,
+            fresh: true,
+            kept: false,
+            under_way: BTreeSet::new(),
+            restored: Window(0),
+            flushing: Window(0),
+        }
+    }
+
     pub(crate) fn here(&self) -> bool {
         self.state != State::Failed
     }
 
-    /// Whether it holds good data in `window`, but for bad blocks.
+    /// Returns whether it holds good data in `window`, but for bad blocks.
     pub(crate) fn has(&self, window: Window) -> bool {
         match self.state {
             State::InSync => true,
@@ -170,6 +198,8 @@ impl Member {
         let region = self.place.log?;
         self.serial += 1;
         let last = if common.begins { SuperblockMark::NONE } else { self.last };
+        let next = self.next.as_ref().map_or(last, |(mark, _)| *mark);
+        (self.headed, self.head_released) = (Some(next), common.released);
         let head = Head {
             serial: self.serial,
             array: pumice_raid::Uuid(self.superblock.set_uuid),
@@ -180,7 +210,7 @@ impl Member {
             released: common.released,
             region,
             last,
-            next: self.next.as_ref().map_or(last, |(mark, _)| *mark),
+            next,
             writer: common.writer,
         };
         Some((head.slot(region.heads()), head.encode()))
@@ -230,8 +260,9 @@ pub fn bad_blocks_of(areas: &[pumice_raid::area::Area], place: &MemberPlace) -> 
     out
 }
 
-/// Whether what one superblock says of the members leads to what `array`, the newest, says, and not
-/// to another end: some drives may have been run without the others, and those without them.
+/// Returns whether what one superblock says of the members leads to what `array`, the newest, says,
+/// and not to another end: some drives may have been run without the others, and those without
+/// them.
 ///
 /// Another device that was a member then is one still; and no device is one that had failed by
 /// then, for numbers are given anew only when no member is missing, or none is left.

@@ -20,7 +20,7 @@ const MAX_SENT: usize = 2;
 /// A node of members.
 pub type NodeNumber = u16;
 
-/// Which node each member is on, if its writes can be near.
+/// The node that each member is on, if its writes can be near.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NearNodes {
     /// By role.
@@ -45,7 +45,7 @@ pub enum NearTerm {
     },
     /// The new blocks of a member of the node, in its place.
     New(Role),
-    /// What a node has sent for this target, in the target's place.
+    /// The interim that a node has sent for this target, in the target's place.
     Interim(NodeNumber),
 }
 
@@ -67,14 +67,14 @@ pub struct PlacedRecord {
     pub position: u64,
     /// The generation's nonce.
     pub nonce: u64,
-    /// What it says.
+    /// The contents of it.
     pub record: Record,
 }
 
-/// What a node does for one of its members, in this order.
+/// The step of a node for one of its members, in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NearStep {
-    /// Which place of the drives is used.
+    /// The number of the place of the drives that is used.
     pub place: u32,
     /// The node.
     pub node: NodeNumber,
@@ -88,11 +88,11 @@ pub struct NearStep {
     pub record: Option<PlacedRecord>,
 }
 
-/// What a node does for a stretch of a member that is restored: a sum over blocks of its members,
+/// The step of a node for a stretch of a member that is restored: a sum over blocks of its members,
 /// and interims of others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StretchStep {
-    /// Which place for stretches of the drives is used.
+    /// The number of the place for stretches that is used.
     pub place: u32,
     /// The node.
     pub node: NodeNumber,
@@ -112,14 +112,14 @@ pub struct StretchStep {
 #[derive(Debug)]
 pub(crate) struct Near {
     pub(crate) nodes: Vec<Option<NodeNumber>>,
+    pub(crate) places: u32,
     pub(crate) free: Vec<u32>,
-    /// Places for stretches.
     pub(crate) free_stretches: Vec<u32>,
     pub(crate) stretch_windows: u64,
     pub(crate) choice: Choice,
 }
 
-/// What an operation on the near way knows beside others.
+/// The state of an operation on the near way beside that of others.
 #[derive(Debug)]
 pub(crate) struct NearOp {
     pub(crate) plan: NearPlan,
@@ -129,12 +129,12 @@ pub(crate) struct NearOp {
     pub(crate) made: bool,
 }
 
-/// How the nodes make the new blocks of a run of rows.
+/// The way in which nodes make the new blocks of a run of rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NearPlan {
     /// The rows.
     pub rows: Rows,
-    /// What is new of each data member.
+    /// The new bytes of each data member.
     pub fills: Vec<Touch>,
     /// Interims by node.
     pub sends: BTreeMap<NodeNumber, Vec<NearSum>>,
@@ -153,7 +153,7 @@ pub struct Fetched {
     pub at: Role,
 }
 
-/// Which members are on which nodes, and where their rows lie.
+/// The nodes of members, and the places of their rows.
 struct Places<'p> {
     nodes: &'p [Option<NodeNumber>],
     first: u32,
@@ -186,7 +186,7 @@ fn run_of(plans: &[(u32, Arc<RowPlan>)]) -> Option<(Rows, &RowPlan)> {
     (0..).zip(plans).all(alike).then(|| (rows.fold(Rows::default(), Rows::with), &**plan))
 }
 
-/// What is made at one member of the interims of other nodes and the terms of its own.
+/// The sum that is made at one member of the interims of other nodes and the terms of its own.
 fn gather(
     target: Role,
     home: NodeNumber,

@@ -1,4 +1,4 @@
-//! What one row needs: which blocks are read, and how each new block follows from them.
+//! The needs of one row: which blocks are read, and how each new block follows from them.
 //!
 //! `docs/design/volumes.md`, *From request to steps*, has the table of methods. A plan holds
 //! coefficients and no bytes, so that it can be carried out where the drives are.
@@ -33,7 +33,7 @@ pub struct Output {
     pub stored: bool,
 }
 
-/// How parity is brought up to date.
+/// The method by which parity is brought up to date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Method {
     /// No parity is written: none is there, or the plan only reads.
@@ -46,7 +46,7 @@ pub enum Method {
     Reconstruct,
 }
 
-/// Which plan is taken of two that move as many blocks.
+/// The plan that is taken of two that move as many blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tie {
     /// Reconstruct-write: it mends parity that was wrong.
@@ -55,10 +55,10 @@ pub enum Tie {
     ReadModifyWrite,
 }
 
-/// How one row is read or written.
+/// The plan by which one row is read or written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowPlan {
-    /// How parity is brought up to date.
+    /// The method by which parity is brought up to date.
     pub method: Method,
     /// Blocks that are read.
     pub reads: BTreeSet<Role>,
@@ -84,15 +84,13 @@ pub struct RowMap {
     encode: Vec<Vec<u8>>,
 }
 
-/// Which blocks of a row cannot be used.
+/// The blocks of a row that cannot be used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RowState {
     /// Their member is not there: they can neither be read nor stored.
     pub absent: BTreeSet<Role>,
     /// Listed as bad: they hold nothing, and become good when they are stored.
     pub bad: BTreeSet<Role>,
-    /// Parity may not fit the data, so it is not updated by differences.
-    pub parity_unfit: bool,
 }
 
 impl RowState {
@@ -145,7 +143,7 @@ impl RowMap {
         Some(unknown.iter().copied().zip(sums).collect())
     }
 
-    /// How the blocks `wanted` are read.
+    /// Plans the read of the blocks `wanted`.
     ///
     /// # Errors
     /// If one of them is lost.
@@ -158,7 +156,7 @@ impl RowMap {
         Ok(RowPlan::of(Method::None, wanted.iter().map(output).collect::<Result<_, _>>()?))
     }
 
-    /// How the blocks of `targets` are made anew from the others, whatever they hold now.
+    /// Plans how the blocks of `targets` are made anew from the others, whatever they hold now.
     ///
     /// # Errors
     /// If the others do not determine them.
@@ -173,8 +171,8 @@ impl RowMap {
         Ok(plan)
     }
 
-    /// How a row is written: by the method that moves fewer blocks, and by that of `tie` if both
-    /// move as many. `touched` says of each touched data member whether its whole block is
+    /// Plans the write of a row: by the method that moves fewer blocks, and by that of `tie` if
+    /// both move as many. `touched` says of each touched data member whether its whole block is
     /// new.
     ///
     /// # Errors
@@ -187,10 +185,8 @@ impl RowMap {
             outputs.push(Output { role: *role, terms, overlay: true, stored: !state.absent.contains(role) });
         }
         let carried = |role: &Role| !state.absent.contains(role);
-        // A parity without a part in the touched blocks stays as it is, unless it may not fit.
-        let has_part = |i: &usize| {
-            state.parity_unfit || touched.iter().any(|(role, _)| self.encode[*i][role.index()] != 0)
-        };
+        // A parity without a part in the touched blocks stays as it is.
+        let has_part = |i: &usize| touched.iter().any(|(role, _)| self.encode[*i][role.index()] != 0);
         let is_here = |i: &usize| !state.absent.contains(&self.parity[*i]);
         let targets: Vec<usize> = (0..self.parity.len()).filter(is_here).filter(has_part).collect();
         if targets.is_empty() {
@@ -214,7 +210,8 @@ impl RowMap {
         }
     }
 
-    /// Whether the blocks of absent members follow from the others once the plan is carried out.
+    /// Returns whether the blocks of absent members follow from the others once the plan is carried
+    /// out.
     fn carries(&self, state: &RowState, plan: &RowPlan) -> bool {
         let stored = |role: &&Role| plan.outputs.iter().any(|output| output.stored && output.role == **role);
         let bad = state.bad.iter().filter(|role| !stored(role));
@@ -229,7 +226,7 @@ impl RowMap {
         targets: &[usize],
         data: &[Output],
     ) -> Option<RowPlan> {
-        if state.parity_unfit || touched.iter().any(|(role, _)| state.unknown(*role)) {
+        if touched.iter().any(|(role, _)| state.unknown(*role)) {
             return None;
         }
         let mut outputs = data.to_vec();

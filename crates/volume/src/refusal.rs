@@ -1,4 +1,4 @@
-//! Why an array is not opened.
+//! Reasons why an array is not opened.
 
 use crate::log::MIN_RECORDS;
 use pumice_raid::superblock::features::Features;
@@ -7,7 +7,7 @@ use pumice_units::Role;
 /// Event counts that a writer may use up until the array is assembled again.
 pub(crate) const EVENTS_LEFT: u64 = 1 << 32;
 
-/// Why an array cannot be written as it is. Nothing was changed.
+/// Reasons why an array cannot be written as it is. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// No device at all.
@@ -18,7 +18,7 @@ pub enum Refusal {
     Feature {
         /// The device's number, as `mdadm --detail` counts.
         number: u32,
-        /// What its superblock says.
+        /// The feature map of its superblock.
         map: Features,
         /// The bits of it that a writer would have to know.
         strange: Features,
@@ -39,7 +39,7 @@ pub enum Refusal {
     TooFew {
         /// Failed, unreachable or without a readable log.
         missing: u16,
-        /// How many may be missing, whichever they are.
+        /// The number of members that may be missing, whichever they are.
         survives: u16,
     },
     /// It crashed while a member was missing, and nothing says what was under way.
@@ -60,7 +60,7 @@ pub enum Refusal {
     Held {
         /// The member.
         role: Role,
-        /// Who has it.
+        /// The writer that has it.
         writer: u128,
     },
     /// Members of one part of the array, and of another that was run without it.

@@ -13,7 +13,7 @@ pub use pumice_offload::record::{BLOCK, Rows, WINDOW_ROWS, Window};
 /// A set of members.
 pub type RoleSet = BTreeSet<Role>;
 
-/// What the volume needs to know of the places of data and parity.
+/// The places of data and parity, as far as the volume needs them.
 pub trait RowLayout {
     /// Members, parities included.
     fn members(&self) -> u16;
@@ -41,8 +41,8 @@ pub trait RowLayout {
         self.parities()
     }
 
-    /// Whether the blocks of `missing` members follow from the others in every row: their columns
-    /// are independent in each stripe of the period. `false` if one is no member.
+    /// Returns whether the blocks of `missing` members follow from the others in every row: their
+    /// columns are independent in each stripe of the period. `false` if one is no member.
     ///
     /// It makes the equations of a period, so it is for failures, not for every write.
     fn corrects(&self, missing: &RoleSet) -> bool {
@@ -85,7 +85,7 @@ impl RowLayout for Geometry {
     }
 }
 
-/// Which bytes of a member's part of a window a request touches.
+/// The bytes of a member's part of a window that a request touches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Touch {
     /// The member with the data.
@@ -94,7 +94,7 @@ pub struct Touch {
     pub start: u64,
     /// End, from the start of the window.
     pub end: u64,
-    /// Where in the request's bytes the first one lies.
+    /// The place of the first one in the request's bytes.
     pub from: u64,
 }
 
@@ -152,7 +152,7 @@ impl Windows {
         StripeIndex(window.0 / self.per_chunk)
     }
 
-    /// Where a window begins in the members' data areas, in bytes.
+    /// The place where a window begins in the members' data areas, in bytes.
     #[must_use]
     pub const fn start(&self, window: Window) -> u64 {
         window.0 * self.bytes()
@@ -164,7 +164,7 @@ impl Windows {
         Rows((1 << self.rows) - 1)
     }
 
-    /// What `len` bytes from `offset` of the array touch, by window, ascending.
+    /// The bytes that `len` bytes from `offset` of the array touch, by window, ascending.
     #[must_use]
     pub fn split(&self, layout: &dyn RowLayout, offset: u64, len: u64) -> Vec<(Window, Vec<Touch>)> {
         let end = offset + len;

@@ -1,4 +1,4 @@
-//! Who may work on a window: any number of readers, or one that writes, first come, first served.
+//! The locks of windows: any number of readers, or one that writes, first come, first served.
 
 use crate::rows::Window;
 use std::collections::{BTreeMap, VecDeque};
@@ -9,10 +9,10 @@ pub struct OpId(pub u64);
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// Those that have the window.
+    /// Operations that have the window.
     holders: Vec<OpId>,
     exclusive: bool,
-    /// Those that wait, with whether they write.
+    /// Operations that wait; true if they write.
     waiting: VecDeque<(OpId, bool)>,
 }
 
@@ -27,6 +27,7 @@ impl Sequencer {
     /// names it.
     pub fn acquire(&mut self, op: OpId, window: Window, writes: bool) -> bool {
         let queue = self.queues.entry(window).or_default();
+        assert!(!queue.holders.contains(&op), "V26: an operation asks for a window once");
         queue.waiting.push_back((op, writes));
         Self::admit(queue).contains(&op)
     }
@@ -34,14 +35,23 @@ impl Sequencer {
     /// Gives a window back, or waits for it no longer. Returns the operations that have it from now
     /// on.
     pub fn release(&mut self, op: OpId, window: Window) -> Vec<OpId> {
-        let Some(queue) = self.queues.get_mut(&window) else { return Vec::new() };
+        let queue =
+            self.queues.get_mut(&window).expect("V27: who gives a window back has it, or waits for it");
+        let before = queue.holders.len() + queue.waiting.len();
         queue.holders.retain(|holder| *holder != op);
         queue.waiting.retain(|(waiting, _)| *waiting != op);
+        let left = queue.holders.len() + queue.waiting.len();
+        assert!(left + 1 == before, "V27: who gives a window back has it, or waits for it, once");
         let admitted = Self::admit(queue);
         if queue.holders.is_empty() && queue.waiting.is_empty() {
             self.queues.remove(&window);
         }
         admitted
+    }
+
+    /// Returns whether an operation has a window, and no other has it.
+    pub(crate) fn is_alone(&self, op: OpId, window: Window) -> bool {
+        self.queues.get(&window).is_some_and(|queue| queue.exclusive && queue.holders == [op])
     }
 
     fn admit(queue: &mut Queue) -> Vec<OpId> {
@@ -54,6 +64,10 @@ impl Sequencer {
             queue.waiting.pop_front();
             queue.holders.push(op);
             queue.exclusive = writes;
+            assert!(
+                !writes || queue.holders.len() == 1,
+                "L2: a window has one operation that writes, and no other beside it"
+            );
             admitted.push(op);
         }
         admitted

@@ -15,7 +15,7 @@ pub struct Token {
     pub host: u128,
 }
 
-/// What a member keeps, durably, for one array.
+/// The token that a member keeps, durably, for one array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Guard {
     highest: Token,
@@ -26,7 +26,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Whether a command that writes under `token` may begin. If so it is under way until
+    /// Returns whether a command that writes under `token` may begin. If so it is under way until
     /// [`end`](Self::end).
     pub fn begin(&mut self, token: Token) -> bool {
         let allowed = token == self.highest && self.raising.is_none();
@@ -66,14 +66,14 @@ impl Guard {
     }
 }
 
-/// Whether `held` members of `members` are more than half.
+/// Returns whether `held` members of `members` are more than half.
 #[must_use]
 pub const fn is_majority(held: u16, members: u16) -> bool {
     held as u32 * 2 > members as u32
 }
 
-/// Whether a writer whose token the members `held` have holds the array: they are a majority, and
-/// the blocks of the others follow from theirs.
+/// Returns whether a writer whose token the members `held` have holds the array: they are a
+/// majority, and the blocks of the others follow from theirs.
 #[must_use]
 pub fn holds(layout: &dyn RowLayout, held: &RoleSet) -> bool {
     let others: RoleSet = (0..layout.members()).map(Role).filter(|role| !held.contains(role)).collect();

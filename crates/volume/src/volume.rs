@@ -10,15 +10,17 @@ mod daemon;
 mod joining;
 mod logging;
 mod near;
+mod numbers;
 mod operation;
 mod procedure;
 mod rebuild;
 mod recovery;
 mod row_plans;
+mod steps;
 mod stretch;
 
 use crate::action::{Action, ActionId, Command, Effect, Event, Outcome, Request, RequestError, RequestId};
-use crate::assemble::{Assembly, Rule};
+use crate::assemble::{Assembly, MemberLook, Rule};
 use crate::intent::Intent;
 use crate::log::Space;
 use crate::member::{Member, State, mark};
@@ -28,18 +30,19 @@ use crate::sequencer::{OpId, Sequencer};
 use actions::Actions;
 use claims::Claim;
 use joining::Join;
+use numbers::Numbers;
 use operation::{Kind, Op};
 use procedure::Procedure;
 use pumice_raid::superblock::features::Features;
-use pumice_raid::superblock::v1::RESYNC_DONE;
-use pumice_units::{Role, SECTOR};
+use pumice_raid::superblock::v1::{RESYNC_DONE, V1};
+use pumice_units::{Role, Rules, SECTOR};
 use recovery::Recovery;
 use row_plans::KnownPlans;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stretch::Stretch;
 
-/// Who waits for an action.
+/// The owner that waits for an action.
 #[derive(Debug, Clone, Copy)]
 enum Owner {
     Op(OpId),
@@ -57,6 +60,18 @@ struct Pending {
     fua: bool,
 }
 
+/// Wishes to the procedures.
+#[derive(Debug, Default)]
+struct Wants {
+    dirty: bool,
+    room: bool,
+    /// Flushes, with the number of the last write that each has to cover.
+    flush: Vec<(RequestId, u64)>,
+    clean: bool,
+    /// Superblocks are to say how far a rebuild is.
+    progress: bool,
+}
+
 /// An array that is being written.
 pub struct Volume {
     layout: Box<dyn RowLayout>,
@@ -66,7 +81,7 @@ pub struct Volume {
     writer: u128,
     /// Heads name the writer.
     marked: bool,
-    omit: Option<Rule>,
+    rules: Rules<Rule>,
     intent: Option<Intent>,
     near: Option<Near>,
     /// Writes that are done: near, far.
@@ -92,17 +107,7 @@ pub struct Volume {
     generation: u64,
     nonce: u64,
     sums: crate::log::Sums,
-    next_sequence: u64,
-    /// Writes whose records are not all durable.
-    unlogged: BTreeSet<u64>,
-    /// Writes that are not in place on all their members.
-    unapplied: BTreeSet<u64>,
-    /// The highest number that is in place.
-    in_place: u64,
-    /// The highest number of a write whose blocks are not in the log.
-    unlogged_blocks: u64,
-    released: u64,
-
+    numbers: Numbers,
     /// Members that failed, which no superblock says yet.
     failing: BTreeSet<Role>,
     /// States in memory that are not on the members yet.
@@ -112,22 +117,16 @@ pub struct Volume {
     stopping: bool,
     running: Option<Procedure>,
     recovery: Option<Recovery>,
-    want_dirty: bool,
-    want_room: bool,
+    want: Wants,
     /// Bytes of records, at most, of the writes that were logged and are not in place.
     to_reserve: u64,
     /// Those of them that have to be logged again before any other write is logged.
     log_again: BTreeSet<OpId>,
-    /// With the number of the last write that each has to cover.
-    want_flush: Vec<(RequestId, u64)>,
-    want_clean: bool,
-    /// Superblocks are to say how far a rebuild is.
-    want_progress: bool,
     joins: VecDeque<Join>,
     rebuilt: Option<Role>,
     /// A member that is rebuilt, and whose superblocks may not say so yet.
     recording: Option<Role>,
-    /// How many more windows of members may be restored; `None`: all.
+    /// The number of windows of members that may still be restored; `None`: all.
     may_restore: Option<u64>,
     /// Windows of a stretch, at most.
     most_restored: u64,
@@ -146,63 +145,7 @@ impl Volume {
     #[must_use]
     pub fn new(layout: Box<dyn RowLayout>, assembly: Assembly, now: u64) -> Self {
         let windows = Windows::new(&*layout);
-        let size = assembly.members.iter().flatten().map(|look| look.superblock.size).next().unwrap_or(0);
-        let header =
-            assembly.members.iter().flatten().find_map(|look| look.bitmap.as_ref().map(|b| *b.header()));
-        let intent = header.filter(|_| !assembly.bitmap.is_empty()).map(|header| {
-            let region = u64::from(header.chunk_bytes);
-            Intent::new(assembly.bitmap.clone(), region, (size * SECTOR).div_ceil(region))
-        });
-        let blank =
-            assembly.members.iter().flatten().next().map(|look| (look.superblock.clone(), look.place));
-        let member = |look: &Option<crate::MemberLook>| match look {
-            Some(look) => {
-                let rebuilding = look.superblock.feature_map & Features::RECOVERY_OFFSET != 0;
-                // Of whole windows.
-                let restored =
-                    Window(look.superblock.recovery_offset.saturating_mul(SECTOR) / windows.bytes());
-                let restored = if rebuilding { restored.min(Window(windows.count)) } else { Window(0) };
-                let mut member = Member {
-                    state: if rebuilding { State::Rebuilding(restored) } else { State::InSync },
-                    superblock: look.superblock.clone(),
-                    place: look.place,
-                    space: Space::new(look.place.log.map_or(0, |log| log.len)),
-                    bad: look.bad.clone(),
-                    listed: look.bad.clone(),
-                    mended: 0,
-                    last: mark(&look.superblock),
-                    next: None,
-                    serial: look.head.map_or(0, |head| head.serial),
-                    list_changed: false,
-                    fresh: false,
-                    kept: false,
-                    under_way: BTreeSet::new(),
-                    restored,
-                    flushing: restored,
-                };
-                member.follow(&assembly.newest);
-                Some(member)
-            }
-            None => blank.clone().map(|(superblock, place)| Member {
-                state: State::Failed,
-                superblock,
-                place,
-                space: Space::new(0),
-                bad: BTreeSet::new(),
-                listed: BTreeSet::new(),
-                mended: 0,
-                last: crate::log::SuperblockMark::default(),
-                next: None,
-                serial: 0,
-                list_changed: false,
-                fresh: true,
-                kept: false,
-                under_way: BTreeSet::new(),
-                restored: Window(0),
-                flushing: Window(0),
-            }),
-        };
-        let members = assembly.members.iter().filter_map(member).collect();
+        let (intent, members) = (intent_of(&assembly), members_of(&assembly, windows));
         let mut volume = Self {
             layout,
             windows,
@@ -210,7 +153,7 @@ impl Volume {
             use_log: assembly.use_log,
             writer: assembly.writer,
             marked: assembly.use_log && assembly.writer != 0,
-            omit: assembly.omit,
+            rules: assembly.rules,
             intent,
             near: None,
             ways: (0, 0),
@@ -231,12 +174,7 @@ impl Volume {
             generation: assembly.generation,
             nonce: assembly.log_nonce,
             sums: assembly.log_sums,
-            next_sequence: assembly.replay.released + 1,
-            unlogged: BTreeSet::new(),
-            unapplied: BTreeSet::new(),
-            in_place: 0,
-            unlogged_blocks: 0,
-            released: assembly.old_released,
+            numbers: Numbers::new(assembly.replay.released + 1, assembly.old_released),
             failing: BTreeSet::new(),
             unrecorded: false,
             held: false,
@@ -244,13 +182,9 @@ impl Volume {
             stopping: false,
             running: None,
             recovery: None,
-            want_dirty: false,
-            want_room: false,
+            want: Wants::default(),
             to_reserve: 0,
             log_again: BTreeSet::new(),
-            want_flush: Vec::new(),
-            want_clean: false,
-            want_progress: false,
             joins: VecDeque::new(),
             rebuilt: None,
             recording: None,
@@ -294,7 +228,7 @@ impl Volume {
         self.failing.iter().copied().collect()
     }
 
-    /// Whether the superblocks say that nothing is being written.
+    /// Returns whether the superblocks say that nothing is being written.
     #[must_use]
     pub const fn is_clean(&self) -> bool {
         self.clean
@@ -306,11 +240,11 @@ impl Volume {
         self.events
     }
 
-    /// Whether members may have writes in their caches alone: no flush covers them, and their
-    /// blocks are not in the log.
+    /// Returns whether members may have writes in their caches alone: no flush covers them, and
+    /// their blocks are not in the log.
     #[must_use]
     pub const fn rests_on_caches(&self) -> bool {
-        self.unlogged_blocks > self.released
+        self.numbers.rest_on_caches()
     }
 
     /// Takes an event. What follows from it is in [`effects`](Self::effects).
@@ -348,7 +282,7 @@ impl Volume {
         }
     }
 
-    /// What is to be done, in the order in which it was decided.
+    /// The effects that are to be carried out, in the order in which they were decided.
     pub fn effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
@@ -366,7 +300,7 @@ impl Volume {
             return self.effects.push(Effect::Answer(id, Err(why)));
         }
         let (offset, len, fua, writes) = match request {
-            Request::Flush => return self.want_flush.push((id, self.in_place)),
+            Request::Flush => return self.want.flush.push((id, self.numbers.in_place())),
             Request::Read { offset, len } => (offset, len, false, false),
             Request::Write { offset, len, fua } => (offset, len, fua, true),
         };
@@ -383,6 +317,7 @@ impl Volume {
     }
 
     fn issue(&mut self, owner: Owner, command: Command) -> ActionId {
+        assert!(!self.fenced, "V30: a volume that is fenced, or has ended, sends nothing");
         let id = self.actions.insert(owner, command.role());
         self.effects.push(Effect::Issue(Action { id, command }));
         id
@@ -454,7 +389,12 @@ impl Volume {
     }
 
     fn keeps(&self, rule: Rule) -> bool {
-        self.omit != Some(rule)
+        self.rules.keep(rule)
+    }
+
+    /// Returns whether assertions of rules that a test can leave out are checked.
+    const fn asserts(&self) -> bool {
+        self.rules.are_asserted()
     }
 
     /// Lets everything take its next step that may.
@@ -481,4 +421,47 @@ impl Volume {
             self.step(op);
         }
     }
+}
+
+/// The bitmap that was found, to be gone on with.
+fn intent_of(assembly: &Assembly) -> Option<Intent> {
+    let looks = || assembly.members.iter().flatten();
+    let size = looks().map(|look| look.superblock.size).next().unwrap_or(0);
+    let header = looks().find_map(|look| look.bitmap.as_ref().map(|bitmap| *bitmap.header()));
+    header.filter(|_| !assembly.bitmap.is_empty()).map(|header| {
+        let region = u64::from(header.chunk_bytes);
+        Intent::new(assembly.bitmap.clone(), region, (size * SECTOR).div_ceil(region))
+    })
+}
+
+/// The members that were found, and the missing ones.
+fn members_of(assembly: &Assembly, windows: Windows) -> Vec<Member> {
+    let like = assembly.members.iter().flatten().next().map(|look| (look.superblock.clone(), look.place));
+    let member = |look: &Option<MemberLook>| match look {
+        Some(look) => Some(found_member(look, &assembly.newest, windows)),
+        None => like.clone().map(|(superblock, place)| Member::missing(superblock, place)),
+    };
+    assembly.members.iter().filter_map(member).collect()
+}
+
+/// A member as it was found.
+fn found_member(look: &MemberLook, newest: &V1, windows: Windows) -> Member {
+    let rebuilding = look.superblock.feature_map & Features::RECOVERY_OFFSET != 0;
+    // Of whole windows.
+    let restored = Window(look.superblock.recovery_offset.saturating_mul(SECTOR) / windows.bytes());
+    let restored = if rebuilding { restored.min(Window(windows.count)) } else { Window(0) };
+    let mut member = Member {
+        state: if rebuilding { State::Rebuilding(restored) } else { State::InSync },
+        space: Space::new(look.place.log.map_or(0, |log| log.len)),
+        bad: look.bad.clone(),
+        listed: look.bad.clone(),
+        last: mark(&look.superblock),
+        serial: look.head.map_or(0, |head| head.serial),
+        fresh: false,
+        restored,
+        flushing: restored,
+        ..Member::missing(look.superblock.clone(), look.place)
+    };
+    member.follow(newest);
+    member
 }

@@ -1,5 +1,6 @@
 //! Rules of the house that no linter knows. `xtask/tidy.toml` lists them.
 
+mod asserted;
 mod crates;
 mod functions;
 mod lexer;
@@ -104,6 +105,7 @@ fn read(path: &Path, tree: &mut Tree) -> std::io::Result<()> {
 fn check(tree: &Tree, rules: &Rules) -> Vec<String> {
     let mut verdict = Verdict::default();
     crates::check(tree, rules, &mut verdict);
+    asserted::check(tree, &mut verdict);
     map::check(tree, rules, &mut verdict);
     modules::check(tree, rules, &mut verdict);
     functions::check(tree, rules, &mut verdict);

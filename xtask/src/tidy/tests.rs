@@ -207,6 +207,39 @@ fn pure_crates_take_no_time_and_unsafe_has_its_place() {
 }
 
 #[test]
+fn a_rule_that_is_asserted_has_one_row_in_a_page() {
+    let source = "fn f(x: u8) {\n    assert!(x > 0, \"V12: x: it rises\");\n}\n";
+    let source = ("crates/low/src/lib.rs", source);
+    one(&with(&[source]), &["crates/low/src/lib.rs:2", "'| V12 |'"]);
+    // Beside a table of something else.
+    one(&with(&[source, ("docs/rules.md", "| V1 | x | `f` |\n| V12 | x |\n")]), &["'| V12 |'"]);
+    let page = ("docs/rules.md", "| V12 | x rises | `lib.rs` |\n");
+    assert!(with(&[source, page]).is_empty());
+    one(
+        &with(&[source, page, ("docs/z.md", "| V12 | y | `lib.rs` |\n")]),
+        &["V12", "docs/rules.md", "docs/z.md"],
+    );
+    let other = ("crates/low/src/lib.rs", "const F: &str = \"v12: x\"; const G: &str = \"V: x\";\n");
+    assert!(with(&[other]).is_empty());
+}
+
+#[test]
+fn rules_are_left_out_by_tests_alone() {
+    let feature = "[features]\nmutants = [\"pumice-low/mutants\"] # see 'mutants'\n";
+    let manifest = |more: &str| format!("{feature}\n{more}");
+    let high = "crates/high/Cargo.toml";
+    let tests = "[dev-dependencies]\npumice-low = { workspace = true, features = [\"mutants\"] }\n";
+    let product = "[dependencies]\npumice-low = { workspace = true, features = [\"mutants\"] }\n";
+    assert!(with(&[(high, &manifest(tests))]).is_empty());
+    one(&with(&[(high, &manifest(product))]), &["crates/high/Cargo.toml:5", "dev-dependencies"]);
+    one(&with(&[(high, "[features]\ndefault = [\"mutants\"]\n")]), &["dev-dependencies"]);
+    let leaves = "fn f() { Rules::without(Rule::One); }\n";
+    one(&with(&[("crates/low/src/lib.rs", leaves)]), &["only tests"]);
+    let inside = format!("#[cfg(test)]\nmod tests {{\n{leaves}}}\n");
+    assert!(with(&[("crates/low/src/lib.rs", &inside), ("crates/low/tests/a.rs", leaves)]).is_empty());
+}
+
+#[test]
 fn the_table_of_crates_goes_up_the_floors() {
     let page = |rows: [&str; 3]| format!("| crate | contents | uses |\n{}\n", rows.join("\n"));
     let [low, pure, high] = ["| `low` | a | – |", "| `pure` | b | – |", "| `high` | c | low |"];

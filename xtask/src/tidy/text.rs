@@ -4,7 +4,7 @@ use super::Verdict;
 use super::rules::Rules;
 
 /// Returns whether a file holds nothing but tests.
-fn is_test(path: &str) -> bool {
+pub(super) fn is_test(path: &str) -> bool {
     path.contains("/tests/") || path.ends_with("/tests.rs") || path.contains("/benches/")
 }
 

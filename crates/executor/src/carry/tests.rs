@@ -1,6 +1,7 @@
 use super::*;
 use pumice_blockdev::MemoryDevice;
 use pumice_node::{LocalNode, NodeOptions, Peers};
+use pumice_offload::DriveId;
 use std::sync::mpsc::channel;
 
 /// A write of what several actions need is the end of all of them, well or not.

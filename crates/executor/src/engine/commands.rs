@@ -1,12 +1,15 @@
 //! The volume's commands, carried out.
 
 use super::Engine;
+use crate::kept::Kept;
 use pumice_buffer::SharedBuffer;
 use pumice_offload::MAX_OPERATION;
 use pumice_units::Role;
 use pumice_volume::log::Record;
+use pumice_volume::near::{NearStep, StretchStep};
+use pumice_volume::rows::{BLOCK, Rows};
 use pumice_volume::sequencer::OpId;
-use pumice_volume::{Action, ActionId, Command, Event, Outcome};
+use pumice_volume::{Action, ActionId, Command, Event, Outcome, RequestId};
 
 /// A record that is to be written.
 pub(super) struct Logged {
@@ -34,58 +37,33 @@ impl Engine<'_> {
             return self.events.push(Event::Done(id, Outcome::Failed));
         }
         match command {
+            // It ends when its record is written, which comes later.
+            Command::Log { op, role, at, position, nonce, record } => {
+                return self.records.push(Logged { action: id, op, role, at, position, nonce, record });
+            }
+            Command::Fold { op, plans, touches, request } => {
+                self.write_records_of(op);
+                let data = data_of(&self.kept, request);
+                let buffers = self.buffers.entry(op).or_default();
+                let moved = buffers.fold((self.kernels, &mut self.carrier.pool), &plans, &touches, data);
+                self.carrier.moved.memory += moved;
+                return self.events.push(Event::Done(id, Outcome::Done));
+            }
             Command::Read { op, role, at, rows } => {
                 self.buffers.entry(op).or_default();
                 self.carrier.read(id, op, role, at, rows);
             }
-            Command::Fold { op, plans, touches, request } => {
-                self.write_records_of(op);
-                let asked = request.and_then(|request| self.kept.asked.get(&request));
-                let data = asked.and_then(|asked| asked.data.as_ref());
-                let buffers = self.buffers.entry(op).or_default();
-                let moved = buffers.fold((self.kernels, &mut self.carrier.pool), &plans, &touches, data);
-                self.carrier.moved.memory += moved;
-                self.events.push(Event::Done(id, Outcome::Done));
-            }
-            Command::Log { op, role, at, position, nonce, record } => {
-                self.records.push(Logged { action: id, op, role, at, position, nonce, record });
-            }
-            Command::Write { op, role, at, rows } => {
-                let buffers = self.buffers.entry(op).or_default();
-                for run in crate::ranges::runs(rows) {
-                    for (piece, bytes) in buffers.new_rows(role, &run) {
-                        let offset = at + u64::from(piece.start) * pumice_volume::rows::BLOCK;
-                        self.carrier.write(id, role, offset, &bytes, false);
-                    }
-                }
-            }
-            Command::Update { op, role, request, step } => {
-                let Ok(nodes) = &self.nodes else {
-                    return self.events.push(Event::Done(id, Outcome::Refused));
-                };
-                let update = nodes.update(op, role, &step);
-                let asked = request.and_then(|request| self.kept.asked.get(&request));
-                let data = asked.and_then(|asked| asked.data.as_ref());
-                let fill = step.fill.zip(data).map(|(touch, data)| {
-                    data.part(touch.from as usize..(touch.from + touch.end - touch.start) as usize)
-                });
-                let targets = step.sums.iter().map(|sum| sum.target).filter(|target| *target != role);
-                let sends = (op, step.node, targets.collect());
-                self.carrier.update(id, role, sends, update, fill);
-            }
+            Command::Write { op, role, at, rows } => self.write(id, op, (role, at, rows)),
+            Command::Copy { role, from, to } => self.carrier.copy(id, role, from, to),
+            Command::Flush { role } => self.carrier.flush(id, role),
+            Command::Put { role, at, bytes } => self.carrier.put(id, role, at, bytes),
+            Command::Update { op, role, request, step } => return self.update(id, op, role, request, &step),
+            Command::Gather { op, role, step } => return self.gather(id, op, role, &step),
             Command::Fetch { op, role, of, place, rows } => {
                 self.buffers.entry(op).or_default();
                 let from = self.nodes.as_ref().map_or(0, |nodes| nodes.slot(role, place));
                 let first = rows.iter().next().unwrap_or(0);
                 self.carrier.fetch(id, role, from, (op, of, first..first + rows.count()));
-            }
-            Command::Gather { op, role, step } => {
-                let Ok(nodes) = &self.nodes else {
-                    return self.events.push(Event::Done(id, Outcome::Refused));
-                };
-                let targets = if step.target == role { Vec::new() } else { vec![step.target] };
-                let update = nodes.stretch(op, role, &step);
-                self.carrier.update(id, role, (op, step.node, targets), update, None);
             }
             Command::StoreStretch { role, place, at, bytes, .. } => {
                 let from = self.nodes.as_ref().map_or(0, |nodes| nodes.stretch_slot(role, place));
@@ -94,13 +72,44 @@ impl Engine<'_> {
             Command::Store { role, place, at, rows, .. } => {
                 let first = rows.iter().next().unwrap_or(0);
                 let from = self.nodes.as_ref().map_or(0, |nodes| nodes.slot(role, place));
-                let block = pumice_volume::rows::BLOCK;
-                let len = (u64::from(rows.count()) * block) as usize;
-                self.carrier.store(id, role, from, at + u64::from(first) * block, len);
+                let len = (u64::from(rows.count()) * BLOCK) as usize;
+                self.carrier.store(id, role, from, at + u64::from(first) * BLOCK, len);
             }
-            Command::Copy { role, from, to } => self.carrier.copy(id, role, from, to),
-            Command::Flush { role } => self.carrier.flush(id, role),
-            Command::Put { role, at, bytes } => self.carrier.put(id, role, at, bytes),
+        }
+        assert!(self.carrier.has_begun(id), "E7: an action has an operation, whose end is its own");
+    }
+
+    /// A step of an operation on the near way.
+    fn update(&mut self, id: ActionId, op: OpId, role: Role, request: Option<RequestId>, step: &NearStep) {
+        let Ok(nodes) = &self.nodes else {
+            return self.events.push(Event::Done(id, Outcome::Refused));
+        };
+        let update = nodes.update(op, role, step);
+        let fill = step.fill.zip(data_of(&self.kept, request)).map(|(touch, data)| {
+            data.part(touch.from as usize..(touch.from + touch.end - touch.start) as usize)
+        });
+        let targets = step.sums.iter().map(|sum| sum.target).filter(|target| *target != role);
+        let sends = (op, step.node, targets.collect());
+        self.carrier.update(id, role, sends, update, fill);
+    }
+
+    /// A step of a stretch.
+    fn gather(&mut self, id: ActionId, op: OpId, role: Role, step: &StretchStep) {
+        let Ok(nodes) = &self.nodes else {
+            return self.events.push(Event::Done(id, Outcome::Refused));
+        };
+        let targets = if step.target == role { Vec::new() } else { vec![step.target] };
+        let update = nodes.stretch(op, role, step);
+        self.carrier.update(id, role, (op, step.node, targets), update, None);
+    }
+
+    fn write(&mut self, id: ActionId, op: OpId, (role, at, rows): (Role, u64, Rows)) {
+        let buffers = self.buffers.entry(op).or_default();
+        for run in crate::ranges::runs(rows) {
+            for (piece, bytes) in buffers.new_rows(role, &run) {
+                let offset = at + u64::from(piece.start) * BLOCK;
+                self.carrier.write(id, role, offset, &bytes, false);
+            }
         }
     }
 
@@ -145,6 +154,11 @@ impl Engine<'_> {
     }
 }
 
+/// The bytes that a request writes.
+fn data_of(kept: &Kept, request: Option<RequestId>) -> Option<&SharedBuffer> {
+    kept.asked.get(&request?)?.data.as_ref()
+}
+
 /// Records in pieces of one member that lie together and fit one operation.
 fn groups(records: &[Logged]) -> impl Iterator<Item = &[Logged]> {
     let mut rest = records;
@@ -165,7 +179,7 @@ fn groups(records: &[Logged]) -> impl Iterator<Item = &[Logged]> {
 mod tests {
     use super::*;
     use pumice_volume::log::Kind;
-    use pumice_volume::rows::{BLOCK, Rows, Window};
+    use pumice_volume::rows::Window;
 
     fn logged(role: u16, at: u64, blocks: u32) -> Logged {
         let record = Record {

@@ -1,4 +1,4 @@
-//! What a volume is told to do beside requests: members that fail or join, claims.
+//! Orders to a volume beside requests: members that fail or join, claims.
 
 use super::Engine;
 use crate::back::Sought;
@@ -37,7 +37,7 @@ impl Engine<'_> {
         };
         let claim = result.map(|members| Claim::new(members, give_back));
         if claim.is_ok() {
-            self.granted.insert(id);
+            assert!(self.granted.insert(id), "E8: a claim is granted once");
         }
         let claim = claim.map_err(|error| match error {
             RequestError::Range => ControlError::NoStripes,

@@ -1,4 +1,4 @@
-//! How a volume stands, and the time that its core is told.
+//! The standing of a volume, and the time that its core is told.
 
 use super::Engine;
 use crate::state::Status;
@@ -14,8 +14,8 @@ impl Engine<'_> {
         self.volume.pass_time(now);
     }
 
-    /// Whether the volume survives the loss of `role` as well. Failures that no superblock says yet
-    /// count.
+    /// Returns whether the volume survives the loss of `role` as well. Failures that no superblock
+    /// says yet count.
     pub(super) fn survives_without(&self, role: Role) -> bool {
         let mut gone: BTreeSet<Role> = self.volume.missing().into_iter().collect();
         gone.extend(self.lost());

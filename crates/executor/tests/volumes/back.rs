@@ -212,8 +212,8 @@ fn a_flush_fails_once_if_a_node_may_have_lost_what_was_answered() {
     stop(volume);
 }
 
-/// What was written in part lies in the log with its blocks, and the full stripe that was written
-/// over it without: when the connection is back, and the log is replayed, the stripe is there.
+/// Blocks that were written in part lie in the log, and the full stripe that was written over them
+/// does not: when the connection is back, and the log is replayed, the stripe is there.
 #[test]
 fn what_was_answered_is_not_older_when_a_lost_connection_is_back() {
     let nodes = Nodes::new();
@@ -318,7 +318,7 @@ fn a_write_that_was_given_up_is_not_carried_out_later() {
     stop(volume);
 }
 
-/// Who has claimed stripes relies on it that nobody writes there: the volume waits for it.
+/// A claimer of stripes relies on it that nobody writes there: the volume waits for it.
 #[test]
 fn a_held_volume_waits_for_claims() {
     let nodes = Nodes::new();

@@ -85,7 +85,7 @@ fn array_of_any(world: &World) -> Uuid {
     probe(&plain.content()).unwrap().unwrap().superblock.array_uuid
 }
 
-/// If no member is left that tells them apart, nothing is guessed.
+/// Nothing is guessed when no member is left that tells them apart.
 #[test]
 fn superblocks_among_the_data_of_all_members_are_refused() {
     let (world, stripe, superblock) = world(4);

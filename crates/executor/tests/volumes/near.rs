@@ -134,7 +134,7 @@ fn torn(members: &[MemberDrive], volume: &ServedVolume) -> Vec<u64> {
     (0..geometry.stripes()).filter(|stripe| !holds(stripe)).collect()
 }
 
-/// What went over the host's links while something was done: sent and received.
+/// The bytes that went over the host's links while something was done: sent and received.
 fn counted(volume: &ServedVolume, work: impl FnOnce()) -> (u64, u64) {
     let before = volume.status().unwrap();
     work();
@@ -234,8 +234,8 @@ fn a_degraded_read_goes_over_the_hosts_links_once() {
     }
 }
 
-/// What a new member of an array gets: bytes over the host's links, sent and received, and bytes
-/// that were rebuilt.
+/// The contents that a new member of an array gets: bytes over the host's links, sent and received,
+/// and bytes that were rebuilt.
 fn rebuilt(level: Level, members: usize, bytes: u64) -> (u64, u64, u64) {
     let nodes = Nodes::start(members + NODES, bytes, NodeOptions::default().memory_bytes);
     let mut drives = nodes.members();
@@ -285,7 +285,7 @@ fn of_sockets(members: &[MemberDrive]) -> u64 {
     members.iter().take(NODES).map(node).sum()
 }
 
-/// What it takes to make a new array of zeros: bytes over the host's links, and bytes of members.
+/// The cost of a new array of zeros: bytes over the host's links, and bytes of members.
 fn initialised(level: Level, members: usize, bytes: u64) -> (u64, u64) {
     let nodes = Nodes::start(members, bytes, 4 * MIB);
     let drives = nodes.members();
@@ -316,7 +316,7 @@ fn a_new_array_is_made_zeros_by_the_nodes() {
     }
 }
 
-/// What it takes to make parity of an array from its data, where every bit is set: bytes over the
+/// The cost of making parity of an array from its data, where every bit is set: bytes over the
 /// host's links, those between the nodes, and bytes of all members.
 fn resynced(level: Level, members: usize, bytes: u64) -> (u64, u64, u64) {
     let nodes = Nodes::start(members, bytes, NodeOptions::default().memory_bytes);
@@ -513,7 +513,7 @@ fn without_paths_between_the_nodes_the_host_makes_parity() {
     stop(volume);
 }
 
-/// What was planned of `work` is what the volume counts, and what its sockets count.
+/// The plan of `work` is what the volume counts, and what its sockets count.
 fn holds(planned: &Links, before: &pumice_executor::Status, volume: &ServedVolume, user: u64, what: &str) {
     let after = volume.status().unwrap();
     let scaled = |bytes: u64| bytes as f64 * user as f64 / planned.user as f64;

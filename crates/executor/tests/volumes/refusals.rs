@@ -1,4 +1,4 @@
-//! What is refused: the device and the field are named, and nothing is written.
+//! Refusals: the device and the field are named, and nothing is written.
 
 use crate::world::{World, member, spec, stop};
 use pumice_blockdev::{BlockDevice, FaultyDevice, FileDevice, OpenMode, Options};
@@ -85,7 +85,8 @@ fn what_cannot_be_written_is_refused_by_device_and_field() {
     refused(&no_log, &all, &["disk0", "no room for the stripe log", "--consistency bitmap"]);
 }
 
-/// Which member is asked for the shape must not decide it, also if all have the same event count.
+/// The member that is asked for the shape must not decide it, also if all have the same event
+/// count.
 #[test]
 fn members_of_different_shapes_are_refused() {
     type Change = (&'static str, fn(&mut V1));

@@ -1,4 +1,4 @@
-//! Who has a volume open, and members that are replaced.
+//! Writers that have a volume open, and members that are replaced.
 
 use crate::world::{Random, World, member, stop, wait_for};
 use pumice_blockdev::{BlockDevice, HookedDevice};

@@ -1,4 +1,4 @@
-//! What a flash drive does besides commands: in idle time, and ahead of need.
+//! The work of a flash drive besides commands: in idle time, and ahead of need.
 
 use super::{FlashDrive, PAGE};
 use crate::ahead::Ahead;
@@ -14,7 +14,7 @@ const FREE_AHEAD: u32 = 4;
 const LOOKS: u64 = 64;
 /// Pages that wait for a look and are passed over, as they need none any more, under one lock.
 const PASSES: usize = 4096;
-/// How quiet it must be for a checkpoint that nothing else asks for.
+/// The quiet time that is needed for a checkpoint that nothing else asks for.
 const QUIET: Duration = Duration::from_secs(5);
 
 impl FlashDrive {
@@ -104,7 +104,8 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::sync::{Arc, Mutex};
 
-    /// Who waits at a read of one byte: it says when it is there, and until when it waits.
+    /// The gate at which a read of one byte waits: it says when it is there, and until when it
+    /// waits.
     type Gate = Arc<Mutex<Option<(u64, Sender<()>, Receiver<()>)>>>;
 
     /// A drive of 4 MiB, and its device's gate.

@@ -26,14 +26,14 @@ impl Hasher for Spread {
 
 pub(super) type Spreading = BuildHasherDefault<Spread>;
 
-/// Whether a content may be a duplicate: no false "unique", some false "maybe".
+/// A guess if a content is a duplicate: no false "unique", some false "maybe".
 #[derive(Debug)]
 pub(super) enum Filter {
     /// Everything may be.
     Absent,
-    /// What has the weak hash of any content that was ever written.
+    /// Contents with the weak hash of any content that was ever written.
     Ever(HashSet<u32, Spreading>),
-    /// What has the weak hash of a content that is live, by how many pages hold it.
+    /// Contents with the weak hash of a content that is live, by the number of pages that hold it.
     Live(HashMap<u32, u32, Spreading>),
 }
 

@@ -114,7 +114,7 @@ pub(super) struct Ghosts {
     sample: u32,
     /// The ghosts' number of a physical page.
     id_of: Vec<u32>,
-    /// When each followed page was written.
+    /// The time when each followed page was written.
     written: Vec<u32>,
     vacant: Vec<u32>,
     arriving: Option<Features>,

@@ -1,4 +1,4 @@
-//! How long contents and logical pages lived before, in host writes.
+//! The time for which contents and logical pages lived before, in host writes.
 
 use super::filter::Spreading;
 use pumice_flash::Ppn;
@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 /// The mean moves by one part in so many.
 const SMOOTH: f32 = 1_024.0;
 
-/// What is known of past lives. A dead content is remembered until as many others as the drive has
+/// The facts of past lives. A dead content is remembered until as many others as the drive has
 /// pages died.
 #[derive(Debug)]
 pub(super) struct Lives {
@@ -36,7 +36,7 @@ impl Lives {
         self.contents.get(&weak).copied()
     }
 
-    /// How long the version of a logical page lived that a write replaces now.
+    /// The time for which the version of a logical page lived that a write replaces now.
     pub(super) fn of_lpn(&self, _lpn: u32, old: Option<Ppn>, now: u32) -> Option<u32> {
         old.map(|page| now.wrapping_sub(self.born[page.0 as usize]))
     }

@@ -4,7 +4,7 @@ use super::streams::Way;
 use std::fmt;
 use std::str::FromStr;
 
-/// Which filter of unique contents.
+/// The filter of unique contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FilterKind {
     Absent,
@@ -12,18 +12,18 @@ pub(super) enum FilterKind {
     Live,
 }
 
-/// Which pages are looked up in idle time.
+/// The pages that are looked up in idle time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lookup {
     /// None.
     Never,
     /// All that were written since.
     All,
-    /// Those that the filter could not tell to be unique; the others are only indexed.
+    /// Pages that the filter could not tell to be unique; the others are only indexed.
     Undetermined,
 }
 
-/// Who collects garbage.
+/// The collector of garbage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
     /// The translation layer: it chooses where each page goes, and sees each page that it moves.
@@ -37,23 +37,23 @@ pub enum Placement {
     },
 }
 
-/// What a scheme does.
+/// The plan of a scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
     /// Each write is hashed and looked up before it is programmed.
     pub inline: bool,
-    /// What is looked up in idle time.
+    /// The pages that are looked up in idle time.
     pub idle: Lookup,
     /// The filter.
     pub(super) filter: FilterKind,
     /// Garbage collection looks up the pages that it meets.
     pub in_gc: bool,
-    /// How streams are chosen.
+    /// The way in which streams are chosen.
     pub way: Way,
 }
 
 impl Plan {
-    /// Whether each write is hashed weakly.
+    /// Returns whether each write is hashed weakly.
     #[must_use]
     pub fn uses_weak(&self) -> bool {
         self.filter != FilterKind::Absent
@@ -137,7 +137,7 @@ impl Scheme {
             }
     }
 
-    /// What it does.
+    /// The plan of it.
     #[must_use]
     pub fn plan(self) -> Plan {
         let none = Plan {

@@ -24,7 +24,7 @@ impl Stream {
         Self(Self::COLLECTED.0 + self.0 % Self::COLLECTED.0)
     }
 
-    /// Whether its pages are expected to stay: such streams take worn blocks.
+    /// Returns whether its pages are expected to stay: such streams take worn blocks.
     #[must_use]
     pub fn stays(self) -> bool {
         self.0 >= Self::COLLECTED.0
@@ -34,7 +34,7 @@ impl Stream {
 /// A content that died before lived shortly, if less than the drive's mean life divided by this.
 const SHORT_CONTENT: f32 = 16.0;
 
-/// What is known of a write.
+/// The facts of a write.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Features {
     pub(super) duplicate: bool,
@@ -94,7 +94,7 @@ impl Way {
         }
     }
 
-    /// Whether pages may be written to a stream.
+    /// Returns whether pages may be written to a stream.
     pub(super) fn uses(self, stream: Stream) -> bool {
         match stream {
             Stream::UNIQUE => true,

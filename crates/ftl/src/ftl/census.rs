@@ -1,4 +1,4 @@
-//! What a drive holds, counted.
+//! The counted contents of a drive.
 
 use super::Ftl;
 use crate::blocks::State;
@@ -18,7 +18,7 @@ pub struct BlockCount {
     pub live_pages: u32,
 }
 
-/// What a drive holds.
+/// The contents of a drive.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Census {
     /// Logical pages.

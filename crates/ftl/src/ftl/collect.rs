@@ -48,7 +48,8 @@ where
         pages - pages / 16
     }
 
-    /// Whether a block should be collected now, so that writes need not wait for that later.
+    /// Returns whether a block should be collected now, so that writes need not wait for that
+    /// later.
     pub fn wants_collecting(&self) -> bool {
         self.config.ahead > 0 && self.is_short(self.config.ahead)
     }
@@ -88,7 +89,8 @@ where
         emptied
     }
 
-    /// Whether at most `spare` blocks are free beside those that are kept for garbage collection.
+    /// Returns whether at most `spare` blocks are free beside those that are kept for garbage
+    /// collection.
     pub fn is_short(&self, spare: u32) -> bool {
         self.blocks.free() <= (self.dedup.collecting() + self.config.reserve + spare) as usize
     }

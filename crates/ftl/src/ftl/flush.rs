@@ -39,31 +39,26 @@ where
     /// Makes all that was acknowledged durable.
     ///
     /// # Errors
-    /// If the flash fails. What was not written stays in the buffer.
+    /// If the flash fails.
     pub fn flush(&mut self, after: Nanos) -> Result<Nanos, FtlError> {
-        let done = self.write_buffer(after)?;
         self.sync()?;
-        self.advance_erases(done)?;
-        Ok(done)
+        self.advance_erases(after)?;
+        Ok(after)
     }
 
     /// The number of the last change that was acknowledged and is not durable, if there is one.
     pub fn unflushed(&self) -> Option<u64> {
-        if !self.buffer.is_empty() {
-            // It has no number yet.
-            return Some(u64::MAX);
-        }
         Some(self.seq - 1).filter(|last| *last > self.durable)
     }
 
-    /// Whether the changes up to this number are durable.
+    /// Returns whether the changes up to this number are durable.
     pub fn is_durable(&self, number: u64) -> bool {
         number <= self.durable
     }
 
-    /// Whether a flush would keep writes from waiting: few blocks are erased, and others could be
-    /// once what made them free is durable. Or so much is not durable that a recovery would take
-    /// long to read it.
+    /// Returns whether a flush would keep writes from waiting: few blocks are erased, and others
+    /// could be once what made them free is durable. Or so much is not durable that a recovery
+    /// would take long to read it.
     pub fn wants_flush(&self) -> bool {
         let half = self.config.erase_at_once as usize / 2;
         let (erased, others) = self.blocks.free_by_erase();
@@ -78,9 +73,8 @@ where
     /// may go on. `None` if everything is durable already.
     ///
     /// # Errors
-    /// If the flash fails. What was not written stays in the buffer.
-    pub fn begin_flush(&mut self, after: Nanos) -> Result<Option<Flush>, FtlError> {
-        self.write_buffer(after)?;
+    /// If the flash fails.
+    pub fn begin_flush(&mut self) -> Result<Option<Flush>, FtlError> {
         let upto = self.seq - 1;
         if upto <= self.durable {
             return Ok(None);
@@ -103,14 +97,6 @@ where
         self.advance_erases(0)
     }
 
-    fn write_buffer(&mut self, after: Nanos) -> Result<Nanos, FtlError> {
-        let mut done = after;
-        while !self.buffer.is_empty() {
-            done = self.write_oldest(done)?;
-        }
-        Ok(done)
-    }
-
     pub(super) fn sync(&mut self) -> Result<(), FtlError> {
         let upto = self.seq - 1;
         self.journal.flush(&mut self.nand, self.durable)?;
@@ -121,14 +107,15 @@ where
     }
 
     fn became_durable(&mut self, upto: u64, changed: u64) {
+        assert!(upto < self.seq && changed < self.seq, "F14: what is durable has a number: {upto}");
         // Another sync may have covered more meanwhile.
         self.durable = upto.max(self.durable);
         self.synced = changed.max(self.synced);
         self.tails.synced(upto);
     }
 
-    /// Makes everything that was acknowledged, and is not in the write buffer, outlive this
-    /// process. A power cut may undo it until the next flush.
+    /// Makes everything that was acknowledged outlive this process. A power cut may undo it until
+    /// the next flush.
     ///
     /// # Errors
     /// If the flash fails.
@@ -189,6 +176,10 @@ where
 
     /// Records that what the pages of a free block say is void.
     fn record_void(&mut self, block: BlockId) -> Result<(), FtlError> {
+        assert!(
+            self.blocks.free_at(block) <= self.durable,
+            "F11: pages are void on record when what made them dead is durable: {block}"
+        );
         self.tails.void(block);
         let seq = self.next_seq();
         self.journal.record(&mut self.nand, Record::Erase { seq, block: block.0 }, self.durable)?;

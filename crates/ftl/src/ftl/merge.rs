@@ -70,7 +70,7 @@ where
         Ok(now)
     }
 
-    /// How many pages wait to be looked at in idle time.
+    /// The number of pages that wait to be looked at in idle time.
     pub fn waiting(&self) -> usize {
         self.dedup.waiting()
     }
@@ -129,6 +129,7 @@ where
 
     /// Maps a logical page to the content of a page, which was compared.
     pub(super) fn merge(&mut self, lpn: u32, page: Ppn, birth: u64) -> Result<(), FtlError> {
+        assert!(self.map.owner(page).is_some(), "F13: a content that is shared lies in a live page: {page}");
         let first = match self.map.owner(page) {
             Some(Owner::Lpn(other)) if other != lpn => Some(other),
             _ => None,

@@ -29,12 +29,12 @@ const NUMBERS_AHEAD: u64 = 1 << 32;
 /// Logical pages from one word about how far it is to the next.
 const TOLD_EVERY: u32 = 1 << 20;
 
-/// Where the data of a logical page are.
+/// The place of the data of a logical page.
 #[derive(Debug, Clone, Copy)]
 enum Target {
     Own(Ppn),
     Shared(Ppn, u64),
-    /// What it held last is lost, or what replaced it is.
+    /// The last content is lost, or that which replaced it.
     Lost,
 }
 
@@ -42,13 +42,13 @@ enum Target {
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     page: Ppn,
-    /// Whose data it holds; none if those of an object.
+    /// The logical page whose data it holds; none if those of an object.
     lpn: Option<u32>,
     birth: u64,
     seq: u64,
 }
 
-/// Where a content was programmed.
+/// The place where a content was programmed.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     seq: u64,
@@ -56,19 +56,19 @@ struct Place {
     as_object: bool,
 }
 
-/// What is known beyond the checkpoint.
+/// The knowledge beyond the checkpoint.
 #[derive(Debug, Default)]
 struct Knowledge {
     facts: Facts,
     /// The newest place of each content, by birth.
     places: HashMap<u64, Place>,
     copies: Copies,
-    /// When each block was last about to be erased.
+    /// The number at which each block was last about to be erased.
     void_before: BTreeMap<u32, u64>,
-    /// Which those are: each mapped page asks.
+    /// The blocks that are void: each mapped page asks.
     void: Vec<bool>,
-    /// How often each block was about to be erased, and the generation of its new pages, if they
-    /// say one.
+    /// The number of times that each block was about to be erased, and the generation of its new
+    /// pages, if they say one.
     erased: HashMap<u32, u32>,
     generations: HashMap<u32, u16>,
     highest: u64,
@@ -84,13 +84,20 @@ impl Knowledge {
         self.places.get(&birth).map(|place| place.page)
     }
 
-    /// Whether what a page held at the checkpoint is void. Everything that replaced it was durable
-    /// before that was recorded.
+    /// The place of the content of a write. The record of a merge may be lost while the copy that
+    /// was moved as an object is kept.
+    fn written(&self, birth: u64) -> Option<Target> {
+        let place = self.places.get(&birth)?;
+        Some(if place.as_object { Target::Shared(place.page, birth) } else { Target::Own(place.page) })
+    }
+
+    /// Returns whether what a page held at the checkpoint is void. Everything that replaced it was
+    /// durable before that was recorded.
     fn is_void(&self, geometry: Geometry, page: Ppn) -> bool {
         self.void.get(geometry.block_of(page).0 as usize).copied().unwrap_or_default()
     }
 
-    /// How often a block was erased: so often at the checkpoint.
+    /// The number of times that a block was erased: so often at the checkpoint.
     fn erases(&self, block: u32, before: u32) -> u32 {
         match self.generations.get(&block) {
             Some(generation) => {
@@ -228,8 +235,6 @@ fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
     accept_lost_tags: bool,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<u32>, FtlError> {
-    let geometry = ftl.nand.geometry();
-    let since = found.checkpoint.seq;
     // Objects come first: a page may be its first owner's and shared, if the record of its first
     // owner was lost. Pages of one owner wait until then in the table of the checkpoint, each in
     // the entry that it was settled from: a second table of this size takes a second of start-up
@@ -244,50 +249,8 @@ fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
         if nothing_new && entry_of(found.checkpoint.table[lpn as usize]).is_none() {
             continue;
         }
-        let (facts, trimmed) = known.facts.of(lpn);
-        let mut settled = None;
-        for (seq, fact) in facts {
-            settled = match fact {
-                // The record of a merge may be lost while the copy that was moved as an object is
-                // kept.
-                Fact::Written => known.places.get(&seq).map(|place| {
-                    if place.as_object { Target::Shared(place.page, seq) } else { Target::Own(place.page) }
-                }),
-                Fact::Merged { birth, hint } => {
-                    let at_hint = || match ftl.nand.read_oob(hint) {
-                        Ok(tag) => Ok((tag.birth == birth && tag.seq <= since).then_some(hint)),
-                        Err(NandError::Unreadable(_) | NandError::Erased(_)) => Ok(None),
-                        Err(other) => Err(other),
-                    };
-                    match known.place(birth).map_or_else(at_hint, |page| Ok(Some(page)))? {
-                        Some(page) => Some(Target::Shared(page, birth)),
-                        // Both were durable once: what came before must not come back.
-                        None if seq <= known.durable => {
-                            let is_void = known.is_void(geometry, hint);
-                            if let (Err(NandError::Unreadable(page)), false) =
-                                (ftl.nand.read_oob(hint), is_void)
-                            {
-                                ftl.pass_over(FtlError::TagLost(page), accept_lost_tags)?;
-                            }
-                            Some(Target::Lost)
-                        }
-                        // The cut took the content.
-                        None => {
-                            known.doubt = true;
-                            None
-                        }
-                    }
-                }
-            };
-            if settled.is_some() {
-                break;
-            }
-        }
-        if settled.is_none() && !trimmed {
-            settled = at_checkpoint(lpn, found, known, geometry);
-        }
         let mut own = NONE;
-        match settled {
+        match settle(ftl, lpn, found, known, accept_lost_tags)? {
             None => {}
             Some(Target::Own(page)) => own = page.0,
             Some(Target::Shared(page, birth)) => drop(ftl.map.share(lpn, page, birth)),
@@ -306,30 +269,115 @@ fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
             None => ftl.map.point(lpn, Ppn(page)),
         };
     }
-    // What is lost shares one page that nothing owns, under a birth that no page has: reads fail
-    // until something is written, and garbage collection copies it as lost.
-    let nowhere = |ftl: &Ftl<N, NandJournal, N::Page>| {
-        let first = crate::journal::Journal::<N>::reserved(&ftl.journal);
-        let mut pages = (geometry.page(BlockId(first), 0).0..geometry.pages()).map(Ppn);
-        pages.find(|page| ftl.map.owner(*page).is_none()).ok_or(FtlError::NoRoom)
-    };
-    let mut shared = None;
-    for lpn in lost {
-        let page = shared.map_or_else(|| nowhere(ftl), Ok)?;
-        shared = Some(page);
-        ftl.map.share(lpn, page, known.highest + 2 * NUMBERS_AHEAD);
+    share_nowhere(ftl, &lost, known.highest + 2 * NUMBERS_AHEAD)?;
+    Ok(live_pages(ftl, found))
+}
+
+/// The content of a logical page: the newest fact whose content is there, or what it had at the
+/// checkpoint.
+fn settle<N: Nand<Page: Bytes, Oob = Tag>>(
+    ftl: &mut Ftl<N, NandJournal, N::Page>,
+    lpn: u32,
+    found: &Found,
+    known: &mut Knowledge,
+    accept_lost_tags: bool,
+) -> Result<Option<Target>, FtlError> {
+    let (geometry, since) = (ftl.nand.geometry(), found.checkpoint.seq);
+    let (facts, trimmed) = known.facts.of(lpn);
+    for (seq, fact) in facts {
+        let settled = match fact {
+            Fact::Written => known.written(seq),
+            Fact::Merged { birth, hint } => match merged(ftl, known, (birth, hint), since)? {
+                Some(target) => Some(target),
+                // Both were durable once: what came before must not come back.
+                None if seq <= known.durable => {
+                    names_a_lost_tag(ftl, known.is_void(geometry, hint), hint, accept_lost_tags)?;
+                    Some(Target::Lost)
+                }
+                // The cut took the content.
+                None => {
+                    known.doubt = true;
+                    None
+                }
+            },
+        };
+        if settled.is_some() {
+            return Ok(settled);
+        }
     }
-    // Pages that hold something, by block. Only entries that are in use are looked at.
+    Ok(if trimmed { None } else { at_checkpoint(lpn, found, known, geometry) })
+}
+
+/// The page of a content that a record of a merge names: where it was programmed since the
+/// checkpoint, or where the record says that it was before.
+fn merged<N: Nand<Page: Bytes, Oob = Tag>>(
+    ftl: &mut Ftl<N, NandJournal, N::Page>,
+    known: &Knowledge,
+    (birth, hint): (u64, Ppn),
+    since: u64,
+) -> Result<Option<Target>, FtlError> {
+    let shared = |page| Some(Target::Shared(page, birth));
+    if let Some(page) = known.place(birth) {
+        return Ok(shared(page));
+    }
+    match ftl.nand.read_oob(hint) {
+        Ok(tag) if tag.birth == birth && tag.seq <= since => Ok(shared(hint)),
+        Ok(_) | Err(NandError::Unreadable(_) | NandError::Erased(_)) => Ok(None),
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// Passes over a page that a record names, if its tag cannot be read and its block is not void.
+fn names_a_lost_tag<N: Nand<Page: Bytes, Oob = Tag>>(
+    ftl: &mut Ftl<N, NandJournal, N::Page>,
+    is_void: bool,
+    hint: Ppn,
+    accept_lost_tags: bool,
+) -> Result<(), FtlError> {
+    match ftl.nand.read_oob(hint) {
+        Err(NandError::Unreadable(page)) if !is_void => {
+            ftl.pass_over(FtlError::TagLost(page), accept_lost_tags)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Has logical pages whose content is lost share one page that nothing owns, under a birth that no
+/// page has: reads fail until something is written, and garbage collection copies it as lost.
+fn share_nowhere<N: Nand<Page: Bytes, Oob = Tag>>(
+    ftl: &mut Ftl<N, NandJournal, N::Page>,
+    lost: &[u32],
+    birth: u64,
+) -> Result<(), FtlError> {
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let geometry = ftl.nand.geometry();
+    let first = crate::journal::Journal::<N>::reserved(&ftl.journal);
+    let mut pages = (geometry.page(BlockId(first), 0).0..geometry.pages()).map(Ppn);
+    let page = pages.find(|page| ftl.map.owner(*page).is_none()).ok_or(FtlError::NoRoom)?;
+    for lpn in lost {
+        ftl.map.share(*lpn, page, birth);
+    }
+    Ok(())
+}
+
+/// The pages of each block that hold something. Only entries that are in use are looked at.
+fn live_pages<N: Nand<Page: Bytes, Oob = Tag>>(
+    ftl: &Ftl<N, NandJournal, N::Page>,
+    found: &Found,
+) -> Vec<u32> {
+    let geometry = ftl.nand.geometry();
     let mut live = vec![0; geometry.blocks as usize];
     let of_one = found.checkpoint.table.iter().copied().filter(|page| *page != NONE);
     let of_one = of_one.filter(|page| matches!(ftl.map.owner(Ppn(*page)), Some(Owner::Lpn(_))));
     for page in of_one.chain(ftl.map.shared_pages()) {
         live[geometry.block_of(Ppn(page)).0 as usize] += 1;
     }
-    Ok(live)
+    live
 }
 
-/// Where a logical page's content of the checkpoint is now.
+/// The place where a logical page's content of the checkpoint is now.
 fn at_checkpoint(lpn: u32, found: &Found, known: &Knowledge, geometry: Geometry) -> Option<Target> {
     let unless_void = |page, target| if known.is_void(geometry, page) { Target::Lost } else { target };
     let target = match entry_of(found.checkpoint.table[lpn as usize])? {

@@ -16,11 +16,11 @@ struct Tail {
     said_in: Option<BlockId>,
 }
 
-/// What tags are to say of pages that became durable since the last checkpoint.
+/// The tails that tags are to say of pages that became durable since the last checkpoint.
 #[derive(Debug)]
 pub(super) struct DurableTails {
     geometry: Geometry,
-    /// Whether there is a recovery for which to keep them.
+    /// True if there is a recovery for which to keep them.
     kept: bool,
     /// The last pages that were programmed since the last sync, with the numbers of their programs;
     /// a block may have several.
@@ -67,13 +67,13 @@ impl DurableTails {
         }
     }
 
-    /// Whether a page is durable of which no tag says so.
+    /// Returns whether a page is durable of which no tag says so.
     pub(super) fn are_unsaid(&self) -> bool {
         let unsaid = |block| self.tails.get(block).is_some_and(|tail| tail.said_in.is_none());
         self.to_say.iter().any(unsaid)
     }
 
-    /// What the tag of a page of the block `carrier` is to say.
+    /// The tails that the tag of a page of the block `carrier` is to say.
     pub(super) fn carry(&mut self, carrier: BlockId) -> Tails {
         let mut said = Tails::default();
         let mut left = said.iter_mut();
@@ -91,7 +91,7 @@ impl DurableTails {
         said
     }
 
-    /// What tags of a block say counts no more: it is void, or one of its pages failed.
+    /// The tails that tags of a block say count no more: it is void, or one of its pages failed.
     pub(super) fn say_again(&mut self, carrier: BlockId) {
         for (block, tail) in &mut self.tails {
             if tail.said_in == Some(carrier) {

@@ -1,6 +1,7 @@
 //! Writes, trims, and pages to write to.
 
 use super::Ftl;
+use crate::blocks::State;
 use crate::content::Content;
 use crate::dedup::Stream;
 use crate::error::FtlError;
@@ -21,19 +22,7 @@ where
     /// If the page does not exist, or the flash fails in a way that other blocks cannot make good.
     pub fn write(&mut self, lpn: u32, content: &C, after: Nanos) -> Result<Nanos, FtlError> {
         self.check(lpn)?;
-        if self.config.buffer == 0 {
-            return self.write_through(lpn, content, after);
-        }
-        if let Some(buffered) = self.buffer.iter_mut().find(|(buffered, _)| *buffered == lpn) {
-            buffered.1 = content.clone();
-            return Ok(after);
-        }
-        let mut done = after;
-        if self.buffer.len() >= self.config.buffer as usize {
-            done = self.write_oldest(after)?;
-        }
-        self.buffer.push_back((lpn, content.clone()));
-        Ok(done)
+        self.write_through(lpn, content, after)
     }
 
     /// Brings the table entries of the next writes into the processor's cache, and changes nothing.
@@ -61,27 +50,6 @@ where
         std::hint::black_box((found, died));
     }
 
-    /// Writes the oldest page of the buffer to flash. It leaves the buffer only then: it was
-    /// acknowledged.
-    pub(super) fn write_oldest(&mut self, after: Nanos) -> Result<Nanos, FtlError> {
-        let Some((lpn, content)) = self.buffer.front().cloned() else { return Ok(after) };
-        let done = self.write_through(lpn, &content, after)?;
-        self.buffer.pop_front();
-        Ok(done)
-    }
-
-    /// Writes a logical page so that it is durable when this returns.
-    ///
-    /// # Errors
-    /// As for [`Ftl::write`].
-    pub fn write_fua(&mut self, lpn: u32, content: &C, after: Nanos) -> Result<Nanos, FtlError> {
-        self.check(lpn)?;
-        let done = self.write_through(lpn, content, after)?;
-        self.buffer.retain(|(buffered, _)| *buffered != lpn);
-        self.sync()?;
-        Ok(done)
-    }
-
     /// Forgets what logical pages hold. It is durable after the next flush.
     ///
     /// # Errors
@@ -96,9 +64,9 @@ where
         }
         self.checkpoint_if_due()?;
         let seq = self.next_seq();
+        // First: a trim that the log does not take has happened to no page.
         self.journal.record(&mut self.nand, Record::Trim { seq, lpn, count }, self.durable)?;
         (self.changed, self.unlogged) = (seq, true);
-        self.buffer.retain(|(buffered, _)| !(lpn..lpn + count).contains(buffered));
         for lpn in lpn..lpn + count {
             if let Some(died) = self.map.unmap(lpn) {
                 self.page_died(died, Some(lpn));
@@ -182,6 +150,10 @@ where
         // The number is taken only now: taking a block syncs the flash and voids what came before
         // in the block.
         let seq = self.next_seq();
+        assert!(
+            self.blocks.state(block.0) == State::Open,
+            "F12: pages are programmed in blocks that were taken: {block}"
+        );
         let tails = self.tails.carry(block);
         let (birth, generation) = (birth.unwrap_or(seq), self.blocks.generation(block.0));
         let tag = Tag { kind, lost, birth, seq, durable: self.durable, generation, tails };
@@ -269,6 +241,14 @@ where
 
     /// Erases a block, or retires it; whether it is erased.
     fn erase(&mut self, block: BlockId, after: Nanos) -> Result<bool, FtlError> {
+        assert!(
+            self.blocks.live(block.0) == 0,
+            "F9: a block is erased when no live page lies in it: {block}"
+        );
+        assert!(
+            self.blocks.void_at(block).is_some_and(|at| at <= self.durable),
+            "F10: a block is erased when the record that its pages are void is durable: {block}"
+        );
         match self.nand.erase(block, after) {
             Ok(_) => {
                 self.stats.erases += 1;

@@ -19,7 +19,7 @@ const ERASED: u32 = 4;
 /// The bits from this one on are the stream of a block.
 const STREAM_AT: u32 = 8;
 
-/// What a checkpoint holds.
+/// The contents of a checkpoint.
 #[derive(Debug)]
 pub struct Image<'a> {
     pub(crate) seq: u64,

@@ -59,7 +59,7 @@ pub struct NandJournal {
     log_durable: u32,
 }
 
-/// What a page of the log says besides its records.
+/// The fields of a page of the log besides its records.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     seq: u64,
@@ -246,6 +246,7 @@ impl NandJournal {
             self.log_durable = page + 1;
             self.unsynced.pop_front();
         }
+        assert!(self.log_durable <= self.log_page, "F18: pages of the log that are durable were programmed");
         let (data, tag, now) = self.next_log_page(durable, mark);
         // Without the record of a block nobody looks for the pages that are written to it then.
         let opens = self.pending[..now].iter().any(|record| matches!(record, Record::Erase { .. }));
@@ -296,6 +297,10 @@ impl<N: Nand<Page: Bytes, Oob = Tag>> Journal<N> for NandJournal {
     }
 
     fn record(&mut self, nand: &mut N, record: Record, durable: u64) -> Result<(), FtlError> {
+        assert!(
+            self.pending.last().is_none_or(|last| last.seq() < record.seq()),
+            "F17: the log has its records in the order of their numbers"
+        );
         self.pending.push(record);
         if self.pending.len() >= self.per_page() {
             self.program_log(nand, durable, None)?;

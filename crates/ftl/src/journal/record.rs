@@ -4,11 +4,11 @@ use crate::tag::MAX_SEQ;
 
 /// Bytes of a record.
 pub(crate) const BYTES: usize = 32;
-/// Where the sum of a record is in it.
+/// The place of the sum of a record in it.
 const SUM: std::ops::Range<usize> = 20..24;
 
-/// Where a record is. The sum of a record covers it: what an earlier log left at the same place is
-/// no record of this one.
+/// The place of a record. The sum of a record covers it: what an earlier log left at the same place
+/// is no record of this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogPlace {
     /// The number of the checkpoint that the log follows.
@@ -52,7 +52,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Whether a page may hold data.
+    /// Returns whether a page may hold data.
     pub(crate) fn holds_data(&self, page: u32) -> bool {
         (self.first_block..self.blocks).contains(&(page / self.pages_per_block))
     }
@@ -71,7 +71,7 @@ pub enum Record {
         seq: u64,
         /// The first of them.
         lpn: u32,
-        /// How many; at least 1.
+        /// The number of them; at least 1.
         count: u32,
     },
     /// A logical page holds a content that was written for another one.
@@ -80,7 +80,7 @@ pub enum Record {
         seq: u64,
         /// The logical page.
         lpn: u32,
-        /// Where the content is.
+        /// The place of the content.
         page: u32,
         /// The birth of the content.
         birth: u64,

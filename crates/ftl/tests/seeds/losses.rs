@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// Stands for a content that cannot be read.
 const LOST: u64 = u64::MAX;
 
-/// What of a page is lost.
+/// The part of a page that is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     /// A part of its data.
@@ -25,7 +25,7 @@ pub(crate) trait Losable: Cuttable {
     fn lose(self, page: Ppn, part: Part, random: u64) -> (Self, Vec<Ppn>);
 }
 
-/// What was lost, and what may follow from that.
+/// The losses, and what may follow from them.
 struct Losses {
     part: Part,
     /// Pages that lost their data or their tags.
@@ -34,7 +34,7 @@ struct Losses {
     unknown: BTreeSet<u32>,
 }
 
-/// What each logical page may read, and where it was.
+/// The contents that each logical page may read, and where it was.
 struct Judge {
     seed: u64,
     allowed: Allowed,

@@ -41,7 +41,7 @@ thread_local! {
     pub(crate) static CRC_ALONE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How drives of such pages sum them.
+/// The sums of drives of such pages.
 pub(crate) fn sums(page_bytes: u32) -> Sums {
     if CRC_ALONE.get() { Sums::Crc32c } else { Sums::keyed(&Secret([0x5E; 32]), page_bytes) }
 }
@@ -54,11 +54,12 @@ pub(crate) fn content<N: Cuttable>(number: u64) -> N::Page {
     bytes.into()
 }
 
-/// What each logical page may read: its content at the last flush, and all that it was given since.
+/// The contents that each logical page may read: its content at the last flush, and all that it was
+/// given since.
 pub(crate) struct Allowed {
     pub(crate) now: Vec<Option<u64>>,
     pub(crate) since: Vec<Vec<Option<u64>>>,
-    /// How many contents before those in `since` each page had.
+    /// The number of contents before those in `since` that each page had.
     before: Vec<usize>,
     /// Flushes during which other operations go on.
     overlaps: Option<Overlaps>,
@@ -144,7 +145,7 @@ fn overlap<N: Cuttable>(drive: &mut Drive<N>, allowed: &mut Allowed) -> Result<(
     let Some(overlaps) = &mut allowed.overlaps else { return Ok(()) };
     let turn = overlaps.random.below(3) == 0;
     match overlaps.under_way.take() {
-        None if turn => match drive.begin_flush(0)? {
+        None if turn => match drive.begin_flush()? {
             Some(flush) => overlaps.under_way = Some(UnderWay { flush, covers: places }),
             None => allowed.flushed(),
         },
@@ -201,7 +202,8 @@ pub(crate) fn step<N: Cuttable>(
         5 => {
             let number = random.below(1_000_000);
             allowed.set(lpn, Some(number));
-            drive.write_fua(lpn, &content::<N>(number), 0)?;
+            drive.write(lpn, &content::<N>(number), 0)?;
+            drive.flush(0)?;
             allowed.flushed_page(lpn);
         }
         other => {
@@ -236,7 +238,6 @@ pub(crate) fn check<N: Cuttable>(drive: &mut Drive<N>, allowed: &mut Allowed, se
 pub(crate) fn config(random: &mut Random) -> Config {
     let scheme = Scheme::ALL[random.below(Scheme::ALL.len() as u64) as usize];
     Config {
-        buffer: [0, 0, 5][random.below(3) as usize],
         key_bits: [64, 16, 3][random.below(3) as usize],
         checkpoint_every: [40, 200, u64::MAX][random.below(3) as usize],
         wear_spread: [2, 64][random.below(2) as usize],

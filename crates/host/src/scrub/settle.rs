@@ -11,6 +11,7 @@ use crate::stop::Stop;
 use crate::target::{Target, View};
 use pumice_raid::diagnosis::{Certainty, Diagnosis, Verdict};
 use pumice_telemetry::Ledger;
+use pumice_units::Rules;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -76,8 +77,7 @@ pub(crate) fn stand(
         running: array.is_running(),
         counted: false,
         word: None,
-        #[cfg(test)]
-        without: None,
+        clauses: Rules::all(),
     };
     if !in_use {
         return Ok(standing);

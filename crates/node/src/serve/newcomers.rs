@@ -33,8 +33,8 @@ struct State {
     connections: usize,
     /// The address of each of them.
     from: HashMap<usize, IpAddr>,
-    /// Connections that may have to give way, by address, each with its core: nobody knows yet whose
-    /// they are, or their address keeps as many places as it may.
+    /// Connections that may have to give way, by address, each with its core: nobody knows yet
+    /// whose they are, or their address keeps as many places as it may.
     of: BTreeMap<IpAddr, BTreeMap<usize, usize>>,
     /// Connections that keep their places, and how many of them each address has.
     settled: HashSet<usize>,

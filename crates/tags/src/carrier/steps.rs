@@ -47,14 +47,14 @@ pub(super) struct User {
 struct Command {
     token: u64,
     blocks: Range<u64>,
-    /// What is written; `None` for a flush.
+    /// The bytes that are written; `None` for a flush.
     data: Option<SharedBuffer>,
     /// A flush follows the write.
     durable: bool,
     error: Option<IoError>,
 }
 
-/// What a step is for.
+/// The purpose of a step.
 enum Carried {
     /// A write of the commit.
     Log,
@@ -102,7 +102,7 @@ impl Shared {
 }
 
 impl Carrier {
-    /// Whether commands can be carried in steps.
+    /// Returns whether commands can be carried in steps.
     pub(crate) fn has_steps(&self) -> bool {
         self.tags.is_some()
     }
@@ -123,7 +123,7 @@ impl Carrier {
         Some(number)
     }
 
-    /// Whether whole grains of the drive begin and end there, and in memory for direct I/O.
+    /// Returns whether whole grains of the drive begin and end there, and in memory for direct I/O.
     fn is_direct(&self, offset: u64, data: &SharedBuffer) -> bool {
         let whole = |grain: u64| offset.is_multiple_of(grain) && (data.len() as u64).is_multiple_of(grain);
         self.drive.direct_fd().is_some_and(|target| whole(target.grain.into())) && data.is_aligned()

@@ -2,6 +2,7 @@
 
 use super::{Carried, Carrier, Payload};
 use crate::machine::{Outcome, Request};
+use crate::rules::Rule;
 use crate::view::{View, stretch};
 use pumice_blockdev::{IoError, Judgement};
 use std::ops::Range;
@@ -38,7 +39,7 @@ impl Carrier {
         }
     }
 
-    /// Whether a view has the tags of some blocks, now if not before.
+    /// Returns whether a view has the tags of some blocks, now if not before.
     fn shows(&self, view: &mut View, blocks: &Range<u64>) -> bool {
         let groups = self.geometry.groups_of(blocks);
         if view.has(self.number, &groups) && self.is_current(view) {
@@ -99,19 +100,18 @@ impl Carrier {
         judgement
     }
 
-    /// Whether no tag has changed since a view was made.
+    /// Returns whether no tag has changed since a view was made.
     fn is_current(&self, view: &View) -> bool {
-        #[cfg(test)]
-        if self.shared().machine.mutation == Some(crate::mutation::Mutation::OldViews) {
+        if !self.shared().machine.rules.keep(Rule::CurrentViews) {
             return true;
         }
         self.version.load(Ordering::Acquire) == view.version()
     }
 
-    /// Leaves out a protective step.
+    /// Leaves out a rule.
     #[cfg(test)]
-    pub(crate) fn mutate(&self, mutation: Option<crate::mutation::Mutation>) {
-        self.shared().machine.mutation = mutation;
+    pub(crate) fn keep(&self, rules: pumice_units::Rules<Rule>) {
+        self.shared().machine.rules = rules;
     }
 
     /// Reads that views answered.

@@ -5,6 +5,7 @@
 use super::{TagError, TagFile};
 use crate::geometry::{Geometry, KEPT_HEAD};
 use crate::recovery::Recovery;
+use crate::rules::Rule;
 use pumice_blockdev::BlockDevice;
 use pumice_durable::Medium;
 
@@ -38,7 +39,6 @@ pub(super) fn check_room(
 
 /// The sizes with which the file goes on, whose log is empty after a recovery. The caller writes
 /// the header.
-#[cfg_attr(not(test), expect(unused_variables, reason = "tests leave steps out"))]
 pub(super) fn change_over(
     file: &TagFile,
     drive: &dyn BlockDevice,
@@ -46,11 +46,9 @@ pub(super) fn change_over(
 ) -> Result<Geometry, TagError> {
     let geometry = file.header.geometry;
     let wanted = sizes_for(&geometry, drive);
-    #[cfg(test)]
-    match (geometry.carries_data(), recovery.mutation) {
-        (true, Some(crate::mutation::Mutation::ChangesOverKept)) => return Ok(wanted),
-        (false, Some(crate::mutation::Mutation::HeadsAsFound)) => return Ok(wanted),
-        _ => {}
+    let rule = if geometry.carries_data() { Rule::KeptStays } else { Rule::HeadsCleared };
+    if !recovery.rules.keep(rule) {
+        return Ok(wanted);
     }
     match (geometry.carries_data(), wanted.carries_data()) {
         (true, false) => {

@@ -1,4 +1,4 @@
-//! What opening a tag file can end with.
+//! The errors of opening a tag file.
 
 use crate::evidence::Evidence;
 use crate::header::BadHeader;
@@ -9,7 +9,7 @@ use pumice_durable::RingError;
 use std::io;
 use thiserror::Error;
 
-/// What to do about a damaged log.
+/// The way out of a damaged log.
 const WAY_OUT: &str = "; `pumice protect DRIVE --off --force` removes the tags; then adopt the drive again";
 
 /// The same if it is the log that is damaged.
@@ -64,7 +64,7 @@ pub enum TagError {
     Drive(#[from] IoError),
 }
 
-/// What becomes of a drive whose tags are [stale](Evidence).
+/// The treatment of a drive whose tags are [stale](Evidence).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnStale {
     /// It is not opened, and nothing is written.
@@ -94,7 +94,7 @@ pub struct Census {
 /// The report of opening a tag file.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Recovered {
-    /// Whether the log was read: after a clean close it need not be.
+    /// True if the log was read: after a clean close it need not be.
     pub log_read: bool,
     /// Blocks in the log.
     pub logged: u64,
@@ -108,7 +108,7 @@ pub struct Recovered {
     /// Blocks that match nothing, and were left as they are because the tags are stale. The newest
     /// of the log is kept for each, if there was room.
     pub left: Vec<u64>,
-    /// What was found of the tags, if they are stale.
+    /// The evidence about the tags, if they are stale.
     pub stale: Option<Evidence>,
     /// Blocks that could not be read.
     pub unreadable: Vec<u64>,

@@ -27,9 +27,9 @@ pub struct Log {
 pub struct Appended {
     /// The numbers of the first of them.
     pub numbers: Vec<u64>,
-    /// Whether there was no room for the rest.
+    /// True if there was no room for the rest.
     pub full: bool,
-    /// Whether the longest free piece of the log is less than a quarter of it.
+    /// True if the longest free piece of the log is less than a quarter of it.
     pub low: bool,
 }
 

@@ -4,6 +4,7 @@ use super::{Recovered, TagError, TagFile};
 use crate::kept::{Contents, KeptArea, Why};
 use crate::page::{self, Origin, Page, Tag};
 use crate::recovery::{Outcome, Recovery};
+use crate::rules::Rule;
 use pumice_blockdev::{BlockDevice, IoError};
 use pumice_durable::Medium;
 use std::collections::BTreeMap;
@@ -154,12 +155,8 @@ impl Recovering<'_> {
             return Ok(0);
         }
         let area = self.file.kept_area();
-        #[cfg(test)]
-        let sync = self.recovery.mutation != Some(crate::mutation::Mutation::NoKeptSync);
-        #[cfg(not(test))]
-        let sync = true;
-        #[cfg(test)]
-        if self.recovery.mutation == Some(crate::mutation::Mutation::NotKept) {
+        let sync = self.recovery.rules.keep(Rule::KeptSync);
+        if !self.recovery.rules.keep(Rule::Kept) {
             return Ok(torn.len());
         }
         let contents = match &mut self.kept {
@@ -172,7 +169,7 @@ impl Recovering<'_> {
     }
 }
 
-/// Whether a block can be read; an error if the drive fails as a whole.
+/// Returns whether a block can be read; an error if the drive fails as a whole.
 pub(super) fn can_read(drive: &dyn BlockDevice, offset: u64, bytes: &mut [u8]) -> Result<bool, IoError> {
     match drive.read_at(offset, bytes) {
         Ok(()) => Ok(true),

@@ -32,7 +32,7 @@ struct Looked {
 }
 
 impl Sampling<'_> {
-    /// What the blocks of the drive say of the tags.
+    /// The evidence of the drive's blocks about the tags.
     pub(super) fn evidence(&self) -> Result<Evidence, TagError> {
         let header = &self.file.header;
         let blocks = header.geometry.blocks();

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// blocks of 4096 bytes.
 const MOST_CHANGED: usize = 16_384;
 
-/// Whether a page in memory is the one in the tag file.
+/// The state of a page in memory against the one in the tag file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Clean,
@@ -41,7 +41,7 @@ impl Pages {
 /// A group that is here, or will be.
 #[derive(Debug, Default)]
 struct Place {
-    /// How many commands use it.
+    /// The number of commands that use it.
     pins: u32,
     pages: Option<Pages>,
 }
@@ -97,6 +97,7 @@ impl Cache {
     pub(super) fn unpin(&mut self, groups: Range<u64>) {
         for number in groups {
             let place = self.groups.get_mut(&number).expect("a group that was pinned");
+            assert!(place.pins > 0, "T14: a command lets go of a group of pages once");
             place.pins -= 1;
             if place.pins == 0 && place.pages.is_none() {
                 self.groups.remove(&number);
@@ -152,18 +153,18 @@ impl Cache {
         Arc::clone(&self.version)
     }
 
-    /// Whether every page of some groups is in the tag file as it is.
+    /// Returns whether every page of some groups is in the tag file as it is.
     pub(super) fn is_home(&self, groups: Range<u64>) -> bool {
         let mut places = self.groups.range(groups).filter_map(|(_, place)| place.pages.as_ref());
         places.all(Pages::is_clean)
     }
 
-    /// Whether a page is not home yet.
+    /// Returns whether a page is not home yet.
     pub(super) fn has_dirty(&self) -> bool {
         self.groups.values().filter_map(|place| place.pages.as_ref()).any(|pages| !pages.is_clean())
     }
 
-    /// Whether so many pages are changed that they should be written.
+    /// Returns whether so many pages are changed that they should be written.
     pub(super) const fn is_full_of_changes(&self) -> bool {
         self.dirty * 2 > self.most * GROUP_PAGES as usize || self.dirty > MOST_CHANGED
     }
@@ -228,7 +229,7 @@ impl Cache {
 }
 
 impl Place {
-    /// Whether it is home, and not in use.
+    /// Returns whether it is home, and not in use.
     fn is_idle(&self) -> bool {
         self.pins == 0 && self.pages.as_ref().is_none_or(Pages::is_clean)
     }

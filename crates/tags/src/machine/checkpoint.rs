@@ -2,8 +2,9 @@
 
 use super::{Action, Machine};
 use crate::group::StoredGroup;
+use crate::rules::Rule;
 
-/// How far a checkpoint is.
+/// The step of a checkpoint.
 #[derive(Debug)]
 enum Step {
     Idle,
@@ -43,12 +44,12 @@ impl Checkpoint {
         matches!(self.step, Step::Idle)
     }
 
-    /// Whether every record up to this one was released, or had nothing to free.
+    /// Returns whether every record up to this one was released, or had nothing to free.
     pub(super) const fn has_released(&self, last: u64) -> bool {
         last <= self.released
     }
 
-    /// Whether nothing may be appended to the log now: it is full, or being released.
+    /// Returns whether nothing may be appended to the log now: it is full, or being released.
     pub(super) const fn holds_log(&self) -> bool {
         self.full || matches!(self.step, Step::Releasing { .. })
     }
@@ -71,26 +72,33 @@ impl Machine {
             return;
         }
         self.checkpoint.wanted = false;
-        let pages = self.cache.begin_store();
+        let pages = self.copy_pages();
         self.checkpoint.step = Step::Flushing { settles, pages };
         self.actions.push(Action::Flush(None));
     }
 
+    /// Copies the changed pages.
+    fn copy_pages(&mut self) -> Vec<StoredGroup> {
+        assert!(
+            !self.rules.are_asserted() || self.checkpoint.is_idle(),
+            "T13: the pages of a checkpoint are copied before the drive is flushed"
+        );
+        self.cache.begin_store()
+    }
+
     pub(super) fn checkpoint_flushed(&mut self, done: bool) {
-        let Step::Flushing { settles, mut pages } = std::mem::replace(&mut self.checkpoint.step, Step::Idle)
-        else {
-            return;
-        };
+        let Step::Flushing { settles, pages } = &mut self.checkpoint.step else { return };
+        let (settles, mut pages) = (*settles, std::mem::take(pages));
         if !done {
             // The data may be anywhere: the log keeps its records, and cannot be emptied.
+            self.checkpoint.step = Step::Idle;
             self.cache.undo_store();
             self.tags_failed();
             return;
         }
-        #[cfg(test)]
-        if self.mutation == Some(crate::mutation::Mutation::CopyAfterFlush) {
+        if !self.rules.keep(Rule::CopyFirst) {
             self.cache.undo_store();
-            pages = self.cache.begin_store();
+            pages = self.copy_pages();
         }
         self.settled = self.settled.max(settles);
         if pages.is_empty() {
@@ -117,6 +125,12 @@ impl Machine {
             self.go_on();
             return;
         }
+        assert!(settles <= self.settled, "T10: the log is released when a flush of the drive has settled it");
+        let first = self.commands.values().filter_map(|command| command.number).min();
+        assert!(
+            first.is_none_or(|first| settles < first),
+            "T11: the log keeps the record of a command until its data are written: {settles}"
+        );
         self.checkpoint.step = Step::Releasing { settles };
         if self.committing.is_empty() {
             self.actions.push(Action::Release(settles));
@@ -134,6 +148,7 @@ impl Machine {
     /// before later ones are released too.
     pub fn released(&mut self, done: bool) {
         if let Step::Releasing { settles } = std::mem::replace(&mut self.checkpoint.step, Step::Idle) {
+            assert!(settles > self.checkpoint.released, "T12: the end of what is released only rises");
             self.checkpoint.released = settles;
             if done {
                 self.refused.retain(|number| *number > settles);
@@ -153,7 +168,7 @@ mod tests {
     use crate::record::Change;
     use pumice_protect::guard::Guard;
 
-    /// What the drive, the log and the pages do, but for data that are held back.
+    /// The drive, the log and the pages, but for data that are held back.
     struct Carried {
         machine: Machine,
         last: u64,

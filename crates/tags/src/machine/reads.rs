@@ -1,8 +1,9 @@
-//! What is said of blocks that were read, and what becomes of their tags.
+//! The judgement of blocks that were read, and their new tags.
 
 use super::{Machine, Outcome, Request};
 use crate::geometry::Part;
 use crate::page::{Judged, Opinion, Origin, Tag};
+use crate::rules::Rule;
 use pumice_blockdev::Judgement;
 use std::ops::Range;
 
@@ -21,8 +22,8 @@ impl Machine {
         outcome
     }
 
-    /// Whether the pages of some blocks are in memory, so that a [look](Self::look) at these has
-    /// what it needs. Their tuples are brought into the caches.
+    /// Returns whether the pages of some blocks are in memory, so that a [look](Self::look) at
+    /// these has what it needs. Their tuples are brought into the caches.
     #[must_use]
     pub fn can_look(&self, blocks: &Range<u64>) -> bool {
         let here = self.geometry.groups_of(blocks).all(|group| self.cache.has(group));
@@ -40,8 +41,7 @@ impl Machine {
     pub fn look(&self, blocks: &Range<u64>, guards: &[u64]) -> Option<Judgement> {
         let here = self.geometry.groups_of(blocks).all(|group| self.cache.has(group));
         let judgement = here.then(|| self.check(blocks.clone(), guards))?;
-        #[cfg(test)]
-        if self.mutation == Some(crate::mutation::Mutation::LookIsFinal) {
+        if !self.rules.keep(Rule::LookUnderLock) {
             return Some(judgement);
         }
         judgement.faulty.is_empty().then_some(judgement)

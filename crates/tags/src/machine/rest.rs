@@ -1,9 +1,9 @@
-//! Whether anything is under way, and the end.
+//! Rest: nothing is under way; and the end.
 
 use super::Machine;
 
 impl Machine {
-    /// Whether it takes writes: the tag file has not failed, and was not closed.
+    /// Returns whether it takes writes: the tag file has not failed, and was not closed.
     #[must_use]
     pub const fn takes_writes(&self) -> bool {
         !(self.failed || self.closed)
@@ -18,13 +18,14 @@ impl Machine {
         self.closed = true;
     }
 
-    /// Whether nothing is under way, every page is in its place, and every record is released.
+    /// Returns whether nothing is under way, every page is in its place, and every record is
+    /// released.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
         self.is_idle() && !self.cache.has_dirty() && self.checkpoint.has_released(self.last)
     }
 
-    /// Whether no command and no checkpoint is under way.
+    /// Returns whether no command and no checkpoint is under way.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.commands.is_empty()

@@ -2,6 +2,7 @@
 
 use super::{Machine, Request};
 use crate::record::Change;
+use crate::rules::Rule;
 
 impl Machine {
     /// The blocks of a command are locked, and their pages in memory: it becomes a write with the
@@ -14,14 +15,11 @@ impl Machine {
         self.go(id);
     }
 
-    /// What a test has instead: the tags are taken at once, if the pages are here.
-    #[cfg(test)]
+    /// The change that a test has instead: the tags are taken at once, if the pages are here.
     pub(super) fn with_early_tags(&self, blocks: &std::ops::Range<u64>, request: Request) -> Request {
         let here = || self.geometry.groups_of(blocks).all(|group| self.cache.has(group));
         match request {
-            Request::Restore(change)
-                if self.mutation == Some(crate::mutation::Mutation::EarlyTags) && here() =>
-            {
+            Request::Restore(change) if !self.rules.keep(Rule::TagsInTurn) && here() => {
                 Request::Write(self.with_present_tags(blocks.start, &change).into())
             }
             request => request,

@@ -1,7 +1,8 @@
-//! Whether the pages in the tag file say the same as those in memory.
+//! Pages in the tag file that say the same as those in memory.
 
 use super::Machine;
 use crate::geometry::GROUP_PAGES;
+use crate::rules::Rule;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,8 +21,7 @@ impl Machine {
     pub fn tag_version_at_home(&self, groups: Range<u64>) -> Option<u64> {
         let pages = groups.start * GROUP_PAGES..groups.end * GROUP_PAGES;
         let is_home = self.cache.is_home(groups) && self.lost.range(pages).next().is_none();
-        #[cfg(test)]
-        let is_home = is_home || self.mutation == Some(crate::mutation::Mutation::ViewsAnywhere);
+        let is_home = is_home || !self.rules.keep(Rule::ViewsOfHome);
         is_home.then(|| self.cache.version().load(Ordering::Acquire))
     }
 }

@@ -35,7 +35,7 @@ fn same(ours: &Result<(), IoError>, theirs: &Result<(), IoError>, what: &str) {
     assert_eq!(kind(ours), kind(theirs), "{what}");
 }
 
-/// What the two are asked, by its number.
+/// The question to both, by its number.
 fn step(random: &mut Random, ours: &TaggedMemory, theirs: &TaggedDevice, under: &MemoryDevice, block: u64) {
     let first = random.below(BLOCKS);
     let count = 1 + random.below((BLOCKS - first).min(9));

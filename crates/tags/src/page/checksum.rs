@@ -34,7 +34,8 @@ pub(super) fn checksum_by_sum(sector: &[u8; PAGE_BYTES], of_identity: u32, numbe
     shifted ^ sum
 }
 
-/// What a CRC-32C becomes if the rest of a sector follows, for each value of each four of its bits.
+/// The CRC-32C that follows from another if the rest of a sector follows, for each value of each
+/// four of its bits.
 static SHIFT: LazyLock<[[u32; 16]; 8]> = LazyLock::new(|| {
     std::array::from_fn(|i| {
         std::array::from_fn(|bits| {

@@ -21,7 +21,7 @@ struct Version {
     data: Data,
 }
 
-/// What is known of the data of a version.
+/// The known part of the data of a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Data {
     /// Only the sum.
@@ -35,7 +35,7 @@ enum Data {
 /// The versions of a block, oldest first.
 #[derive(Debug, Default)]
 struct Versions {
-    /// Whether the version of the home tuple may be there.
+    /// True if the version of the home tuple may be there.
     home: bool,
     logged: Vec<Version>,
 }
@@ -91,7 +91,7 @@ impl<'r> Plain<'r> {
         ranges
     }
 
-    /// What became of a block of the log: `found` are its bytes (`None` if it cannot be read),
+    /// The outcome of a block of the log: `found` are its bytes (`None` if it cannot be read),
     /// `home` its tag and other metadata in the page.
     ///
     /// # Panics
@@ -140,7 +140,7 @@ impl<'r> Plain<'r> {
     }
 }
 
-/// What is known of the version from before the log.
+/// The version from before the log.
 enum Home {
     /// A record is settled: it cannot be there any more.
     Gone,
@@ -151,8 +151,8 @@ enum Home {
 }
 
 impl Plain<'_> {
-    /// Whether a crash can have left these bytes: a mixture of versions, one of the log at least
-    /// among them. If not, somebody wrote the block behind the node's back, or it is damaged.
+    /// Returns whether a crash can have left these bytes: a mixture of versions, one of the log at
+    /// least among them. If not, somebody wrote the block behind the node's back, or it is damaged.
     fn is_torn(&self, versions: &Versions, found: &[u8], home: &Home) -> bool {
         let logged: Vec<Vec<u8>> = versions.logged.iter().map(|version| self.data(version)).collect();
         let size = self.geometry.run_bytes();

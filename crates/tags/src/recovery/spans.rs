@@ -24,7 +24,7 @@ impl Spans {
         self.0.insert(blocks.start, (blocks.end, record));
     }
 
-    /// What an older record has behind some blocks stays its own.
+    /// The part of an older record behind some blocks stays its own.
     fn keep_behind(&mut self, blocks: &Range<u64>, end: u64, record: u32) {
         if end > blocks.end {
             self.0.insert(blocks.end, (end, record));

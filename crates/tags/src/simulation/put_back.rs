@@ -33,7 +33,7 @@ impl Session<'_> {
                 bytes.copy_from_slice(&versions[which]);
             }
         }
-        let mut change = change(&geometry, blocks.start, &data, self.world.mutation);
+        let mut change = change(&geometry, blocks.start, &data, self.world.rules);
         let stays = self.world.random.one_in(2);
         let (request, versions) = if stays {
             let may_fail = self.world.unwritable.is_some_and(|block| blocks.contains(&block));

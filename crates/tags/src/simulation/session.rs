@@ -79,7 +79,7 @@ impl Session<'_> {
                 let change = if zeros {
                     Change::Zeros(blocks.end - blocks.start)
                 } else {
-                    change(&geometry, blocks.start, &data, self.world.mutation)
+                    change(&geometry, blocks.start, &data, self.world.rules)
                 };
                 self.commands.insert(id, (blocks.clone(), Kind::Write { data, versions }));
                 self.machine.begin(id, blocks, Request::Write(change.into()));
@@ -214,8 +214,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Whether a block may be refused: the drive does not take writes of it, or it was written with
-    /// a tag that it does not fit.
+    /// Returns whether a block may be refused: the drive does not take writes of it, or it was
+    /// written with a tag that it does not fit.
     fn is_excused(&self, block: u64) -> bool {
         let geometry = &self.world.geometry;
         geometry.block_bytes() > 512 && self.world.unwritable == Some(block)
@@ -242,7 +242,7 @@ impl Session<'_> {
 
     /// One step of a job. Returns it unless it has ended.
     fn step(&mut self, mut job: Job) -> Checked<Option<Job>> {
-        let mutation = self.world.mutation;
+        let rules = self.world.rules;
         let size = self.world.geometry.block_bytes();
         let text = |error: &dyn std::fmt::Display| error.to_string();
         job.phase += 1;
@@ -279,11 +279,11 @@ impl Session<'_> {
             }
             (Action::Commit(_), 2) => {
                 if self.stepped {
-                    if mutation != Some(Mutation::NoLogSync) {
+                    if rules.keep(Rule::LogSync) {
                         self.world.medium.sync().map_err(|error| text(&error))?;
                     }
                     self.log.synced();
-                } else if mutation != Some(Mutation::NoLogSync) {
+                } else if rules.keep(Rule::LogSync) {
                     self.log.sync().map_err(|error| text(&error))?;
                 }
             }
@@ -296,7 +296,7 @@ impl Session<'_> {
                 job.done = self.world.drive.write_at(blocks.start * size as u64, data).is_ok();
             }
             (Action::Write(id), _) => {
-                let done = job.done || mutation == Some(Mutation::NoSecondLook);
+                let done = job.done || !rules.keep(Rule::SecondLook);
                 self.machine.data_written(*id, done);
                 return Ok(None);
             }
@@ -349,7 +349,7 @@ impl Session<'_> {
                 return Ok(None);
             }
             (Action::Flush(id), 1) => {
-                if id.is_some() || mutation != Some(Mutation::NoFlush) {
+                if id.is_some() || rules.keep(Rule::FlushFirst) {
                     self.world.drive.flush().map_err(|error| text(&error))?;
                 }
             }
@@ -359,7 +359,7 @@ impl Session<'_> {
             }
             (Action::Store(pages), 1) => self.file.store(pages).map_err(|error| text(&error))?,
             (Action::Store(_), 2) => {
-                if mutation != Some(Mutation::NoPageSync) {
+                if rules.keep(Rule::PageSync) {
                     self.file.sync().map_err(|error| text(&error))?;
                 }
             }

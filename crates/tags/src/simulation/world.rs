@@ -21,7 +21,7 @@ impl Plain {
         }
     }
 
-    /// Whether a block with this version's bytes may differ from its tag.
+    /// Returns whether a block with this version's bytes may differ from its tag.
     pub(super) fn may_differ(&self, geometry: &Geometry, version: usize) -> bool {
         if version == 0 {
             return !self.fits;
@@ -31,12 +31,12 @@ impl Plain {
         !self.entries[version].as_ref().is_some_and(fits)
     }
 
-    /// Whether the block may differ from its tag while commands are under way.
+    /// Returns whether the block may differ from its tag while commands are under way.
     pub(super) fn is_odd(&self, geometry: &Geometry) -> bool {
         (self.acknowledged..self.versions.len()).any(|version| self.may_differ(geometry, version))
     }
 
-    /// Whether a block with these bytes may have this tag after a cut.
+    /// Returns whether a block with these bytes may have this tag after a cut.
     pub(super) fn explains(&self, geometry: &Geometry, block: u64, bytes: &[u8], entry: &Entry) -> bool {
         let same = |version: &usize| self.versions[*version] == bytes;
         (self.durable..self.versions.len()).filter(same).any(|version| {
@@ -66,7 +66,7 @@ impl Plain {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, shape: Shape, mutation: Option<Mutation>) -> Self {
+    pub(super) fn new(seed: u64, shape: Shape, rules: Rules<Rule>) -> Self {
         let mut random = Random(seed);
         let guard = Guard::ALL[random.below(3) as usize];
         let mut metadata = MetadataFormat::tuple(guard);
@@ -80,15 +80,14 @@ impl World {
         let block: u32 = if shape == Shape::Sectors { 512 } else { 4096 };
         let size = BLOCKS * u64::from(block);
         // Torn blocks are seldom enough where each round has them.
-        let tears = mutation == Some(Mutation::NoKeptSync);
+        let tears = !rules.keep(Rule::KeptSync);
         let changes_unit = shape != Shape::Sectors && random.one_in(2) && !tears;
         let unit = if changes_unit && random.one_in(2) { 4096 } else { 512 };
         let geometry = Geometry::new(size, block, unit, metadata, 64 << 10).expect("a drive");
         let content: Vec<u8> = (0..size).map(|_| random.next() as u8).collect();
         let drive = FaultyDevice::new("d", content.clone(), random.next());
         drive.set_atomic_unit(unit);
-        let fails =
-            random.one_in(3) || matches!(mutation, Some(Mutation::NoSecondLook | Mutation::RefusedIsSettled));
+        let fails = random.one_in(3) || !rules.keep(Rule::SecondLook) || !rules.keep(Rule::RefusedIsOpen);
         let unwritable = fails.then(|| random.below(BLOCKS));
         if let Some(at) = unwritable.map(|at| at * u64::from(block)) {
             drive.refuse_writes(at..at + u64::from(block));
@@ -124,7 +123,7 @@ impl World {
             model,
             changes_unit,
             carried,
-            mutation,
+            rules,
             counts,
         }
     }
@@ -140,11 +139,11 @@ impl World {
 
     pub(super) fn open(&mut self) -> Checked<(TagFile, Log, Recovered, u64)> {
         let medium = SharedMedium(Arc::new(self.medium.clone()));
-        let flushes = self.mutation != Some(Mutation::NoRecoveryFlush);
+        let flushes = self.rules.keep(Rule::RecoveryFlush);
         let drive = Drive { inner: &self.drive, flushes };
-        let mutation = self.mutation;
+        let rules = self.rules;
         TagFile::open_with(medium, &drive, "serial", 7, OnStale::Fail, |recovery| {
-            recovery.mutation = mutation;
+            recovery.rules = rules;
         })
         .map_err(|error| format!("open: {error}"))
     }
@@ -180,7 +179,7 @@ impl World {
         // One group, beside those in use.
         let cached = 8 + self.random.below(8) as usize;
         let mut machine = Machine::new(self.geometry, last, cached);
-        machine.mutation = self.mutation;
+        machine.rules = self.rules;
         let (jobs, commands, read) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         let (slow_checkpoints, slow_loads) = (self.random.one_in(4), self.random.one_in(4));
         let stepped = self.random.one_in(2);
@@ -260,7 +259,7 @@ impl World {
         }
     }
 
-    /// What came behind the node's back is still there, or a kept block.
+    /// Blocks that were written behind the node's back are still there, or kept.
     fn check_behind(&mut self, behind: &BTreeMap<u64, Behind>) -> Checked<()> {
         let size = self.geometry.block_bytes();
         let medium = SharedMedium(Arc::new(self.medium.clone()));
@@ -289,9 +288,9 @@ impl World {
         Ok(())
     }
 
-    /// Whether a block that is no version was left so for a reason: it is torn, and there was no
-    /// room to keep it, or it had no tag and only zeros arrived, or it had the tag of what it is
-    /// now.
+    /// Returns whether a block that is no version was left so for a reason: it is torn, and there
+    /// was no room to keep it, or it had no tag and only zeros arrived, or it had the tag of what
+    /// it is now.
     fn is_left(&self, block: u64, content: &[u8], verdict: Opinion) -> bool {
         let run = self.geometry.run_bytes();
         let plain = &self.model[block as usize];

@@ -2,11 +2,12 @@
 
 use crate::file::{SharedMedium, TagFile};
 use crate::geometry::Geometry;
-use crate::mutation::Mutation;
+use crate::rules::Rule;
 use crate::simulation::Random;
 use crate::{DeviceMedium, TaggedDevice};
 use pumice_blockdev::{BlockDevice, MemoryDevice, Reader, Tagged};
 use pumice_protect::guard::Guard;
+use pumice_units::Rules;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ struct History {
 }
 
 impl History {
-    fn new(seed: u64, mutation: Option<Mutation>) -> Self {
+    fn new(seed: u64, rules: Rules<Rule>) -> Self {
         let size = BLOCKS * SIZE as u64;
         let geometry = Geometry::new(size, SIZE as u32, 512, Guard::Crc16, 128 << 10).unwrap();
         let drive = Arc::new(MemoryDevice::new("d", size));
@@ -34,7 +35,7 @@ impl History {
         let medium = SharedMedium(Arc::new(DeviceMedium(tags)));
         TagFile::create(&medium, geometry, 77, "serial").unwrap();
         let device = TaggedDevice::open(drive.clone(), medium, "serial").unwrap();
-        device.carrier.mutate(mutation);
+        device.carrier.keep(rules);
         let differs = vec![false; BLOCKS as usize];
         let mut history =
             Self { random: Random(seed), drive, device, differs, readers: Default::default(), viewed: 0 };
@@ -119,8 +120,8 @@ impl History {
 }
 
 /// Returns how many reads were answered by views.
-fn history(seed: u64, mutation: Option<Mutation>) -> Result<u64, String> {
-    let mut history = History::new(seed, mutation);
+fn history(seed: u64, rules: Rules<Rule>) -> Result<u64, String> {
+    let mut history = History::new(seed, rules);
     for _ in 0..60 {
         history.step()?;
     }
@@ -129,24 +130,24 @@ fn history(seed: u64, mutation: Option<Mutation>) -> Result<u64, String> {
 
 #[test]
 fn a_sweep_finds_what_the_tags_in_memory_say() {
-    let viewed: u64 = (0..300).map(|seed| history(seed, None).unwrap()).sum();
+    let viewed: u64 = (0..300).map(|seed| history(seed, Rules::all()).unwrap()).sum();
     println!("{viewed}");
     assert!(viewed > 1000, "{viewed}");
 }
 
 #[test]
 fn each_condition_of_a_view_is_needed() {
-    for mutation in [Mutation::OldViews, Mutation::ViewsAnywhere] {
-        let found = (0..300).find_map(|seed| history(seed, Some(mutation)).err());
-        println!("{mutation:?}: {found:?}");
-        assert!(found.is_some(), "{mutation:?} makes no difference");
+    for rule in [Rule::CurrentViews, Rule::ViewsOfHome] {
+        let found = (0..300).find_map(|seed| history(seed, Rules::silently_without(rule)).err());
+        println!("{rule:?}: {found:?}");
+        assert!(found.is_some(), "{rule:?} makes no difference");
     }
 }
 
 /// Writers and readers at the same time: nothing is wrong, so nothing is found.
 #[test]
 fn sweeps_beside_writes_find_nothing() {
-    let mut history = History::new(1, None);
+    let mut history = History::new(1, Rules::all());
     let device = &history.device;
     let write = |seed: u64| {
         let mut random = Random(seed);

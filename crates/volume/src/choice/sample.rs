@@ -1,11 +1,11 @@
-//! What is measured of a class.
+//! Measurements of a class.
 
 /// Busy time of a sample, in nanoseconds.
 pub(super) const SAMPLE: u64 = 100_000_000;
 /// Operations of a sample, at least.
 const LEAST: u64 = 16;
 
-/// What was done in some busy time.
+/// The work that was done in some busy time.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Sample {
     /// Nanoseconds.
@@ -42,7 +42,7 @@ impl Sample {
         [self.area as f64 / self.busy.max(1) as f64, self.bytes as f64 / self.done.max(1) as f64]
     }
 
-    /// Whether its rate says something beside that of another one, which was lower.
+    /// Returns whether its rate says something beside that of another one, which was lower.
     pub(super) fn is_fair(&self, other: &Self) -> bool {
         let [under_way, size] = self.load();
         let [others, others_size] = other.load();
@@ -50,7 +50,7 @@ impl Sample {
         under_way <= 1.5 * others && (other.done == 0 || size <= 1.5 * others_size)
     }
 
-    /// Whether rate and load are within a factor of those of another one.
+    /// Returns whether rate and load are within a factor of those of another one.
     pub(super) fn is_like(&self, other: &Self, factor: f64) -> bool {
         let [under_way, size] = self.load();
         let [others, others_size] = other.load();

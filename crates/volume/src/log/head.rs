@@ -12,7 +12,7 @@ const PLAIN: u32 = 1;
 /// The version that is written.
 const VERSION: u32 = 2;
 
-/// What tells one superblock of a member from every other.
+/// A mark that tells one superblock of a member from every other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SuperblockMark {
     /// Its event count.
@@ -26,7 +26,7 @@ impl SuperblockMark {
     pub const NONE: Self = Self { events: 0, sum: 0 };
 }
 
-/// What a member's log says of itself.
+/// The head of a member's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     /// The higher one counts.
@@ -43,14 +43,14 @@ pub struct Head {
     pub sums: Sums,
     /// Every record up to this number is in place and flushed.
     pub released: u64,
-    /// Where the records lie.
+    /// The place of the records.
     pub region: Region,
     /// The last superblock that was written to this member; [`SuperblockMark::NONE`] while the log
     /// begins.
     pub last: SuperblockMark,
     /// The superblock that is written next.
     pub next: SuperblockMark,
-    /// Who has the array open; 0 for nobody.
+    /// The machine that has the array open; 0 for nobody.
     pub writer: u128,
 }
 
@@ -112,7 +112,7 @@ impl Head {
         })
     }
 
-    /// Whether a superblock is one that may be on its member.
+    /// Returns whether a superblock is one that may be on its member.
     #[must_use]
     pub fn knows(&self, superblock: SuperblockMark) -> bool {
         superblock != SuperblockMark::NONE && [self.last, self.next].contains(&superblock)
@@ -124,7 +124,7 @@ impl Head {
         Self { serial: self.serial + 1, writer: 0, ..*self }
     }
 
-    /// Where it goes, if the heads begin at `first`.
+    /// The place where it goes, if the heads begin at `first`.
     #[must_use]
     pub const fn slot(&self, first: u64) -> u64 {
         first + self.serial % HEADS * HEAD_BYTES

@@ -1,4 +1,4 @@
-//! Where a log lies on a member, and the room in it.
+//! The place where a log lies on a member, and the room in it.
 
 use crate::rows::BLOCK;
 use pumice_raid::area::Area;
@@ -24,7 +24,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// Where the first head lies: directly behind the records.
+    /// The place of the first head: directly behind the records.
     #[must_use]
     pub const fn heads(&self) -> u64 {
         self.start + self.len
@@ -42,7 +42,8 @@ pub struct NoRoom {
     pub free: u64,
 }
 
-/// Where the records of a member lie: behind everything that its superblock places before the data.
+/// The place of the records of a member: behind everything that its superblock places before the
+/// data.
 ///
 /// # Errors
 /// If less than the least size is free.
@@ -66,7 +67,7 @@ pub fn region(superblock: &Superblock) -> Result<Region, NoRoom> {
     Ok(Region { start: data - HEADS * HEAD_BYTES - len, len })
 }
 
-/// Which part of a region holds records that count.
+/// The part of a region that holds records that count.
 #[derive(Debug, Clone)]
 pub(crate) struct Space {
     len: u64,
@@ -82,7 +83,7 @@ impl Space {
         Self { len, at: 0, live: VecDeque::new(), used: 0 }
     }
 
-    /// Where a record of `need` bytes would go.
+    /// The place where a record of `need` bytes would go.
     pub(crate) fn fit(&self, need: u64) -> Option<u64> {
         match self.live.front() {
             None if need <= self.len - self.at => Some(self.at),
@@ -97,6 +98,12 @@ impl Space {
 
     /// Takes the place that [`fit`](Self::fit) gave.
     pub(crate) fn take(&mut self, sequence: u64, at: u64, need: u64) {
+        assert!(at + need <= self.len, "V22: a record lies inside its log: {at} + {need}");
+        assert!(self.fit(need) == Some(at), "V23: no record lies over one that counts: {at} + {need}");
+        assert!(
+            self.live.back().is_none_or(|(last, ..)| *last < sequence),
+            "V24: the records of a member lie in the order of their numbers: {sequence}"
+        );
         self.live.push_back((sequence, at, need));
         self.used += need;
         self.at = at + need;
@@ -107,11 +114,12 @@ impl Space {
         while self.live.front().is_some_and(|(sequence, _, _)| *sequence <= released) {
             self.used -= self.live.pop_front().map_or(0, |(_, _, len)| len);
         }
+        assert!(!self.live.is_empty() || self.used == 0, "V25: the room of each record is freed once");
     }
 
-    /// Whether a new write may use `need` bytes, if `later` bytes may be needed before anything is
-    /// released, in records of `largest` bytes at most. A record does not go around the end, so up
-    /// to two of them are lost there.
+    /// Returns whether a new write may use `need` bytes, if `later` bytes may be needed before
+    /// anything is released, in records of `largest` bytes at most. A record does not go around the
+    /// end, so up to two of them are lost there.
     pub(crate) fn admits(&self, need: u64, later: u64, largest: u64) -> bool {
         self.used + need + later + 2 * largest + BLOCK <= self.len && self.fit(need).is_some()
     }
@@ -150,8 +158,8 @@ mod tests {
         V1::parse(bytes, Metadata::V1_2, size / SECTOR).unwrap()
     }
 
-    /// Whichever of md's structures is the last one before the data, however far it reaches: the
-    /// log lies behind it, or there is no room.
+    /// The log lies behind the last of md's structures before the data, whichever that is and
+    /// however far it reaches, or there is no room.
     #[test]
     fn the_log_lies_behind_everything_that_md_has_before_the_data() {
         let plain = superblock();
@@ -186,7 +194,7 @@ mod tests {
         }
     }
 
-    /// Whatever order records come in, what was set aside for later is there.
+    /// Room that was set aside for later is there, whatever order records come in.
     #[test]
     fn what_is_admitted_leaves_the_room_that_may_be_needed_later() {
         let (len, largest) = (64 * BLOCK, 17 * BLOCK);

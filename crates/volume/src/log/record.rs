@@ -8,9 +8,9 @@ pub use pumice_offload::record::{Kind, Record};
 /// A record that was found whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedBlocks {
-    /// What it says.
+    /// The contents of it.
     pub record: Record,
-    /// Where its first block lies, from the start of the device.
+    /// The place of its first block, from the start of the device.
     pub blocks_at: u64,
 }
 

@@ -1,11 +1,11 @@
-//! What is to be done with the records that a crash left.
+//! The judgement of the records that a crash left.
 
 use super::record::{Kind, LoggedBlocks};
 use crate::rows::{Rows, Window};
 use pumice_units::Role;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What one member's log holds.
+/// The contents of one member's log.
 #[derive(Debug, Clone)]
 pub struct LoggedMember {
     /// The member.
@@ -25,11 +25,11 @@ pub struct Applied {
     pub window: Window,
     /// The row.
     pub row: u32,
-    /// Where the block lies in the log, from the start of the device.
+    /// The place of the block in the log, from the start of the device.
     pub from: u64,
 }
 
-/// What a replay does.
+/// The steps of a replay.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Replay {
     /// The last block of each place.
@@ -59,80 +59,132 @@ pub(crate) fn judged(logs: &[LoggedMember], supersedes: bool) -> Replay {
     let head = logs.iter().map(|log| log.released).max().unwrap_or(0);
     let released = head.max(horizons(|found| found.record.released));
     let committed = released.max(horizons(|found| found.record.committed));
-    let here: BTreeSet<Role> = logs.iter().map(|log| log.role).collect();
-
     let mut writes: BTreeMap<u64, Vec<&LoggedBlocks>> = BTreeMap::new();
     for found in records().filter(|found| found.record.sequence > released) {
         writes.entry(found.record.sequence).or_default().push(found);
     }
-    let mut out = Replay { released, ..Replay::default() };
-    let mut last: BTreeMap<(Role, Window, u32), u64> = BTreeMap::new();
-    let mut torn: BTreeMap<(Window, u32), BTreeSet<Role>> = BTreeMap::new();
+    let mut judge = Judge {
+        here: logs.iter().map(|log| log.role).collect(),
+        committed,
+        supersedes,
+        out: Replay { released, ..Replay::default() },
+        last: BTreeMap::new(),
+        torn: BTreeMap::new(),
+    };
     for (sequence, parts) in writes {
-        out.released = sequence;
+        judge.write(sequence, &parts);
+    }
+    judge.replay()
+}
+
+/// The state of a replay, of the writes that were judged so far, in the order of their numbers.
+struct Judge {
+    /// Members that are there.
+    here: BTreeSet<Role>,
+    /// Every write up to this number was durable.
+    committed: u64,
+    supersedes: bool,
+    out: Replay,
+    /// The last block of each place.
+    last: BTreeMap<(Role, Window, u32), u64>,
+    /// Rows that may be torn, with the members of their full stripe.
+    torn: BTreeMap<(Window, u32), BTreeSet<Role>>,
+}
+
+impl Judge {
+    /// Judges the records of one write that are there.
+    fn write(&mut self, sequence: u64, parts: &[&LoggedBlocks]) {
+        assert!(self.out.released < sequence, "V16: replay takes writes in the order of their numbers");
+        self.out.released = sequence;
         let have: BTreeSet<Role> = parts.iter().map(|found| found.record.role).collect();
         let listed = parts.iter().flat_map(|found| &found.record.members);
-        let absent: BTreeSet<Role> =
-            listed.copied().filter(|r| here.contains(r) && !have.contains(r)).collect();
-        if !absent.is_empty() && sequence > committed {
-            out.dropped += 1;
-            continue;
+        let is_absent = |role: &Role| self.here.contains(role) && !have.contains(role);
+        let absent: BTreeSet<Role> = listed.copied().filter(is_absent).collect();
+        if !absent.is_empty() && sequence > self.committed {
+            self.out.dropped += 1;
+            return;
         }
-        for found in &parts {
-            let (record, mut from) = (&found.record, found.blocks_at);
-            match record.kind {
-                Kind::Intent => {
-                    let members: BTreeSet<Role> =
-                        record.members.iter().copied().filter(|role| here.contains(role)).collect();
-                    torn.extend(record.rows.iter().map(|row| ((record.window, row), members.clone())));
-                    // What was logged before was in place before this was logged, on every member.
-                    for role in here.iter().filter(|_| supersedes) {
-                        for row in record.rows.iter() {
-                            last.remove(&(*role, record.window, row));
-                        }
-                        if let Some(rows) = out.erased.get_mut(&(*role, record.window)) {
-                            rows.0 &= !record.rows.0;
-                        }
-                    }
-                }
-                Kind::Blocks => {
-                    for row in record.rows.iter() {
-                        last.insert((record.role, record.window, row), from);
-                        from += crate::rows::BLOCK;
-                        if let Some(rows) = out.erased.get_mut(&(record.role, record.window)) {
-                            rows.0 &= !(1 << row);
-                        }
-                    }
-                }
+        for found in parts {
+            match found.record.kind {
+                Kind::Intent => self.intent(found),
+                Kind::Blocks => self.blocks(found),
             }
         }
-        // Blocks for every member of a torn row make it whole: a full stripe that was logged again.
-        for row in Rows(parts.iter().fold(0, |rows, found| rows | found.record.rows.0)).iter() {
+        self.made_whole(parts);
+        self.erased(parts, absent);
+    }
+
+    fn intent(&mut self, found: &LoggedBlocks) {
+        let record = &found.record;
+        let members: BTreeSet<Role> =
+            record.members.iter().copied().filter(|role| self.here.contains(role)).collect();
+        self.torn.extend(record.rows.iter().map(|row| ((record.window, row), members.clone())));
+        if !self.supersedes {
+            return;
+        }
+        // What was logged before was in place before this was logged, on every member.
+        for role in &self.here {
+            for row in record.rows.iter() {
+                self.last.remove(&(*role, record.window, row));
+            }
+            if let Some(rows) = self.out.erased.get_mut(&(*role, record.window)) {
+                rows.0 &= !record.rows.0;
+            }
+        }
+    }
+
+    fn blocks(&mut self, found: &LoggedBlocks) {
+        let (record, mut from) = (&found.record, found.blocks_at);
+        for row in record.rows.iter() {
+            self.last.insert((record.role, record.window, row), from);
+            from += crate::rows::BLOCK;
+        }
+        if let Some(rows) = self.out.erased.get_mut(&(record.role, record.window)) {
+            rows.0 &= !record.rows.0;
+        }
+    }
+
+    /// Blocks for every member of a torn row make it whole: a full stripe that was logged again.
+    fn made_whole(&mut self, parts: &[&LoggedBlocks]) {
+        for row in all_rows(parts).iter() {
             let of_row =
                 |found: &&&LoggedBlocks| found.record.kind == Kind::Blocks && found.record.rows.contains(row);
             let made: BTreeSet<Role> = parts.iter().filter(of_row).map(|found| found.record.role).collect();
             let place = (parts[0].record.window, row);
-            if torn.get(&place).is_some_and(|members| members.is_subset(&made)) {
-                torn.remove(&place);
+            if self.torn.get(&place).is_some_and(|members| members.is_subset(&made)) {
+                self.torn.remove(&place);
             }
         }
-        // Which rows it had there is lost with the record: at most those that any member has.
-        let rows = parts.iter().fold(0, |rows, found| rows | found.record.rows.0);
+    }
+
+    /// Members whose record is damaged. Which rows it had there is lost with the record: at most
+    /// those that any member has.
+    fn erased(&mut self, parts: &[&LoggedBlocks], absent: BTreeSet<Role>) {
+        let rows = all_rows(parts);
         for role in absent {
             let window = parts[0].record.window;
-            out.erased.entry((role, window)).or_default().0 |= rows;
-            for row in Rows(rows).iter() {
-                last.remove(&(role, window, row));
+            self.out.erased.entry((role, window)).or_default().0 |= rows.0;
+            for row in rows.iter() {
+                self.last.remove(&(role, window, row));
             }
         }
     }
-    for (window, row) in torn.into_keys() {
-        out.torn.entry(window).or_default().0 |= 1 << row;
+
+    fn replay(self) -> Replay {
+        let mut out = self.out;
+        for (window, row) in self.torn.into_keys() {
+            out.torn.entry(window).or_default().0 |= 1 << row;
+        }
+        out.erased.retain(|_, rows| rows.count() > 0);
+        let applied = |((role, window, row), from)| Applied { role, window, row, from };
+        out.apply = self.last.into_iter().map(applied).collect();
+        out
     }
-    out.erased.retain(|_, rows| rows.count() > 0);
-    out.apply =
-        last.into_iter().map(|((role, window, row), from)| Applied { role, window, row, from }).collect();
-    out
+}
+
+/// The rows that any member has in a write.
+fn all_rows(parts: &[&LoggedBlocks]) -> Rows {
+    Rows(parts.iter().fold(0, |rows, found| rows | found.record.rows.0))
 }
 
 #[cfg(test)]
@@ -203,7 +255,8 @@ mod tests {
         assert_eq!(replay(&logs).torn.len(), 0);
     }
 
-    /// What was logged before a full stripe was in place when that was logged, and lies under it.
+    /// Blocks that were logged before a full stripe were in place when that was logged, and lie
+    /// under it.
     #[test]
     fn blocks_are_not_applied_over_a_full_stripe_that_was_logged_after_them() {
         let of = |kind, role, sequence, committed| {

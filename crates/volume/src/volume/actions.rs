@@ -19,6 +19,10 @@ pub(super) struct Actions {
 impl Actions {
     pub(super) fn insert(&mut self, owner: Owner, role: Option<Role>) -> ActionId {
         let place = self.free.pop().unwrap_or(self.places.len());
+        assert!(
+            self.places.get(place).is_none_or(Option::is_none),
+            "V28: no two actions under way have one number"
+        );
         let id = ActionId(self.given << ActionId::PLACE_BITS | place as u64);
         self.given += 1;
         let action = Some((id, owner, role));
@@ -42,7 +46,7 @@ impl Actions {
         self.free.len() == self.places.len()
     }
 
-    /// Who waits for them.
+    /// The owners that wait for them.
     pub(super) fn owners(&self) -> impl Iterator<Item = &Owner> {
         self.places.iter().flatten().map(|(_, owner, _)| owner)
     }

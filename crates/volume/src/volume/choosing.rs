@@ -1,4 +1,5 @@
-//! Which way an operation goes that can be near: `docs/design/near-path.md`, *Which way is faster*.
+//! The choice of a way for an operation that can be near: `docs/design/near-path.md`, *Which way is
+//! faster*.
 
 use super::Volume;
 use super::operation::{Kind, Op};
@@ -25,7 +26,7 @@ impl Volume {
         }
     }
 
-    /// How classes of operations stand, if their ways are measured.
+    /// The standing of classes of operations, if their ways are measured.
     #[must_use]
     pub fn standings(&self) -> Option<[Standing; 3]> {
         self.near
@@ -34,7 +35,7 @@ impl Volume {
             .map(|near| near.choice.standings())
     }
 
-    /// Whether an operation is to go the near way.
+    /// Returns whether an operation is to go the near way.
     pub(super) fn wants_near(&mut self, id: OpId, plans: &[(u32, Arc<RowPlan>)]) -> bool {
         let Some(op) = self.ops.get(&id).filter(|op| !op.barred) else { return false };
         let Some(near) = &self.near else { return false };

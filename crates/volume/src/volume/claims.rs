@@ -52,6 +52,9 @@ impl Volume {
             return;
         };
         let Some(claim) = self.claims.remove(&op) else { return };
+        if !self.keeps(Rule::ClaimsWait) {
+            return;
+        }
         for window in claim.windows.map(Window) {
             let next = self.locks.release(op, window);
             self.admit(next);
@@ -103,7 +106,7 @@ impl Volume {
             return;
         }
         self.refuse_claims(RequestError::Fenced);
-        let mut flushes = std::mem::take(&mut self.want_flush);
+        let mut flushes = std::mem::take(&mut self.want.flush);
         flushes.extend(self.running.take().map(Procedure::requests).unwrap_or_default());
         let flushes = flushes.into_iter().map(|(id, _)| id);
         let waiting = std::mem::take(&mut self.requests).into_keys().chain(flushes);

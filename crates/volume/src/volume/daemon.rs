@@ -1,4 +1,4 @@
-//! What md's bitmap daemon does: periods that pass, and writes of bits.
+//! The work of md's bitmap daemon: periods that pass, and writes of bits.
 
 use super::{Owner, Volume};
 use crate::action::Command;
@@ -17,14 +17,14 @@ impl Volume {
         let whole = self.missing().is_empty() && self.recording.is_none();
         let whole = whole && !self.unrecorded && self.failing.is_empty();
         match &mut self.intent {
-            Some(intent) if whole => intent.tick(self.released),
-            Some(intent) => intent.tick_degraded(self.released),
+            Some(intent) if whole => intent.tick(self.numbers.released()),
+            Some(intent) => intent.tick_degraded(self.numbers.released()),
             None => {}
         }
         self.tick_rebuild();
         self.idle += 1;
         if self.idle > 1 && self.is_quiet() && !self.clean {
-            self.want_clean = true;
+            self.want.clean = true;
         }
     }
 

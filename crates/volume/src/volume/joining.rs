@@ -47,13 +47,13 @@ impl Volume {
         (0..).zip(&self.members).filter_map(empty).collect()
     }
 
-    /// Whether a failure is not on all other members yet.
+    /// Returns whether a failure is not on all other members yet.
     #[must_use]
     pub fn is_recording(&self) -> bool {
         !self.failing.is_empty() || self.unrecorded
     }
 
-    /// How many more devices the superblocks have numbers for.
+    /// The number of devices for which the superblocks still have numbers.
     #[must_use]
     pub fn numbers_left(&self) -> usize {
         let model = self.members.iter().find(|member| member.state == State::InSync);
@@ -92,6 +92,10 @@ impl Volume {
 
     pub(super) fn join(&mut self, join: Join) {
         let Some(like) = self.members.iter().find(|member| member.state == State::InSync) else { return };
+        assert!(
+            !self.asserts() || !self.counts(),
+            "L11: a device joins when R covers every record, durably, on every member"
+        );
         let old = like.superblock.clone();
         // Of the table in memory: the one on the members may lack what the last join has taken.
         let Some(number) = self.number_for(join.role, &old.dev_roles) else { return };

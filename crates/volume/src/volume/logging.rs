@@ -4,6 +4,7 @@ use super::Volume;
 use super::operation::{Op, Phase};
 use crate::action::Command;
 use crate::assemble::Rule;
+use crate::intent::Intent;
 use crate::log::{Kind as RecordKind, Record, Space, Sums};
 use crate::member::State;
 use crate::near::PlacedRecord;
@@ -39,15 +40,15 @@ impl Volume {
         if bare { RecordKind::Intent } else { RecordKind::Blocks }
     }
 
-    /// Whether a block of it is listed as bad on its member, or may be: the list without those that
-    /// became good is durable when R covers the writes that made them good.
+    /// Returns whether a block of it is listed as bad on its member, or may be: the list without
+    /// those that became good is durable when R covers the writes that made them good.
     fn mends(&self, op: &Op) -> bool {
         let base = op.window.0 * self.windows.rows;
         let listed = |(role, rows): (&Role, &Rows)| {
             let member = &self.members[role.index()];
             let bad = !member.bad.is_empty()
                 && rows.iter().any(|row| member.bad.contains(&(base + u64::from(row))));
-            bad || member.mended > self.released
+            bad || member.mended > self.numbers.released()
         };
         self.keeps(Rule::MendedHasBlocks) && op.stored.iter().any(listed)
     }
@@ -65,8 +66,8 @@ impl Volume {
         BLOCK * u64::from(1 + Rows(rows).count())
     }
 
-    /// Whether there is room for its records, also for those of all that may have to be logged
-    /// again: once for each member that may fail, and once if nodes refuse to make parity.
+    /// Returns whether there is room for its records, also for those of all that may have to be
+    /// logged again: once for each member that may fail, and once if nodes refuse to make parity.
     pub(super) fn fits(&self, op: &Op) -> bool {
         // Independent columns extend to a basis: as many may fail yet as parities are left.
         let may_fail = usize::from(self.layout.parities()).saturating_sub(self.gone().count()) as u64;
@@ -94,6 +95,7 @@ impl Volume {
     pub(super) fn unreserve(&mut self, id: OpId) {
         self.log_again.remove(&id);
         if let Some(op) = self.ops.get_mut(&id) {
+            assert!(op.reserved <= self.to_reserve, "V18: room that is set aside is given back once");
             self.to_reserve -= std::mem::take(&mut op.reserved);
         }
     }
@@ -113,24 +115,25 @@ impl Volume {
             return self.near_log(id, BTreeMap::new());
         }
         if self.use_log && !own && !self.fits(op) {
-            self.want_room = true;
+            self.want.room = true;
             self.ready.insert(id);
             return;
         }
+        assert!(
+            !self.asserts() || self.locks.is_alone(id, op.window),
+            "L2: a window has one write at a time, from its first record until it is in place"
+        );
         if own {
             // It makes blocks that count for nothing until they are in place.
             let to_make = op.near.as_ref().is_some_and(|near| !near.made);
             return if to_make { self.near_log(id, BTreeMap::new()) } else { self.apply(id) };
         }
-        let sequence = self.next_sequence;
-        self.next_sequence += 1;
-        self.unapplied.insert(sequence);
-        let committed = self.unlogged.first().map_or(sequence - 1, |first| first - 1);
+        self.may_be_logged(op);
         let kind = self.record_kind(op);
-        let (window, stored) = (op.window, Arc::clone(&op.stored));
+        let sequence = self.numbers.give();
         if self.use_log && kind == RecordKind::Intent {
             // Also if it is never answered: records that it supersedes are not applied any more.
-            self.unlogged_blocks = sequence;
+            self.numbers.has_no_blocks(sequence);
         }
         if let Some(op) = self.ops.get_mut(&id) {
             op.sequences.push(sequence);
@@ -141,32 +144,14 @@ impl Volume {
         }
         self.reserve(id);
         self.log_again.remove(&id);
-        self.unlogged.insert(sequence);
-        let (mut records, nonce) = (BTreeMap::new(), self.nonce);
-        for (role, rows) in &*stored {
-            let record = Record {
-                kind,
-                role: *role,
-                generation: self.generation,
-                sequence,
-                committed,
-                released: self.released,
-                window,
-                rows: *rows,
-                members: stored.keys().copied().collect(),
-            };
-            let member = &mut self.members[role.index()];
-            let region = member.place.log.map_or(0, |log| log.start);
-            let Some(position) = member.space.fit(record.bytes()) else { continue };
-            member.space.take(sequence, position, record.bytes());
-            let (role, at) = (*role, region + position);
-            match is_near {
-                true => drop(records.insert(role, PlacedRecord { at, position, nonce, record })),
-                false => self.issue_for(id, Command::Log { op: id, role, at, position, nonce, record }),
-            }
-        }
+        let records = self.records(id, kind, sequence);
         if is_near {
+            let records = records.into_iter().map(|placed| (placed.record.role, placed)).collect();
             return self.near_log(id, records);
+        }
+        for PlacedRecord { at, position, nonce, record } in records {
+            let role = record.role;
+            self.issue_for(id, Command::Log { op: id, role, at, position, nonce, record });
         }
         if let Some(op) = self.ops.get_mut(&id) {
             op.phase = Phase::Logging;
@@ -177,18 +162,78 @@ impl Volume {
         self.ready.insert(id);
     }
 
+    /// Asserts what was waited for before a write is logged.
+    fn may_be_logged(&self, op: &Op) {
+        let asserts = self.asserts();
+        assert!(!asserts || !self.clean, "V7: the superblocks are dirty before a write is logged");
+        let durable = |intent: &Intent| intent.durable(&self.bytes_of(op.window));
+        assert!(
+            !asserts || self.intent.as_ref().is_none_or(durable),
+            "V8: the bits of a write are durable on every member before it is logged"
+        );
+        assert!(
+            !asserts || op.stored.keys().all(|role| self.members[role.index()].here()),
+            "L6: a write is logged on members that are there"
+        );
+    }
+
+    /// The records of a write, with their places, which are taken.
+    fn records(&mut self, id: OpId, kind: RecordKind, sequence: u64) -> Vec<PlacedRecord> {
+        let committed = self.numbers.begin_log(sequence);
+        let (window, stored) = (self.ops[&id].window, Arc::clone(&self.ops[&id].stored));
+        let in_sync = |role: &Role| self.members[role.index()].state == State::InSync;
+        assert!(
+            !self.asserts()
+                || kind == RecordKind::Blocks
+                || self.ops[&id].touches.iter().all(|touch| in_sync(&touch.role)),
+            "L5: a full stripe is logged without its blocks while every data member of it is in sync"
+        );
+        let (asserts, mut records) = (self.asserts(), Vec::with_capacity(stored.len()));
+        for (role, rows) in &*stored {
+            let record = Record {
+                kind,
+                role: *role,
+                generation: self.generation,
+                sequence,
+                committed,
+                released: self.numbers.released(),
+                window,
+                rows: *rows,
+                members: stored.keys().copied().collect(),
+            };
+            let member = &mut self.members[role.index()];
+            let region = member.place.log.map_or(0, |log| log.start);
+            let position = member.space.fit(record.bytes());
+            assert!(!asserts || position.is_some(), "V21: a write that is let in has room in every log");
+            let Some(position) = position else { continue };
+            member.space.take(sequence, position, record.bytes());
+            records.push(PlacedRecord { at: region + position, position, nonce: self.nonce, record });
+        }
+        records
+    }
+
     pub(super) fn logged(&mut self, id: OpId) {
-        if !self.ops[&id].kind.writes() {
+        let op = &self.ops[&id];
+        assert!(
+            !self.asserts() || op.is_done(),
+            "L1: no block is in place before every record of its write is durable"
+        );
+        if !op.kind.writes() {
             return self.fetch(id);
         }
-        if let Some(sequence) = self.ops[&id].sequences.last() {
-            self.unlogged.remove(sequence);
+        if let Some(sequence) = op.sequences.last() {
+            self.numbers.logged(*sequence);
         }
         self.apply(id);
     }
 
     fn apply(&mut self, id: OpId) {
         let place = self.made_place(id);
+        let last = self.ops[&id].sequences.last();
+        assert!(
+            last.is_none_or(|number| self.numbers.is_logged(*number)),
+            "L1: no block is in place before every record of its write is durable"
+        );
         let (window, stored) = (self.ops[&id].window, Arc::clone(&self.ops[&id].stored));
         for (role, rows) in &*stored {
             let (role, rows) = (*role, *rows);

@@ -24,7 +24,7 @@ impl Volume {
         let NearNodes { nodes, places, stretches, stretch_windows } = near;
         let (free, free_stretches) = ((0..places).rev().collect(), (0..stretches).rev().collect());
         let choice = Choice::new();
-        self.near = Some(Near { nodes, free, free_stretches, stretch_windows, choice });
+        self.near = Some(Near { nodes, places, free, free_stretches, stretch_windows, choice });
     }
 
     /// Writes that went the near way, and the far way, to their end.
@@ -50,7 +50,7 @@ impl Volume {
         fewer.then(|| NearOp { plan, place: None, records: BTreeMap::new(), made: false })
     }
 
-    /// Whether it waits for a place.
+    /// Returns whether it waits for a place.
     pub(super) fn needs_place(&self, op: &Op) -> bool {
         let without = op.near.as_ref().is_some_and(|near| near.place.is_none());
         without && self.near.as_ref().is_some_and(|near| near.free.is_empty())
@@ -59,7 +59,12 @@ impl Volume {
     /// Gives the place of an operation back. Nothing of it is under way.
     pub(super) fn leave_place(&mut self, near: Option<NearOp>) {
         if let (Some(near), Some(place)) = (&mut self.near, near.and_then(|near| near.place)) {
+            assert!(place < near.places, "V29: a place of local memory is one that was leased: {place}");
             near.free.push(place);
+            assert!(
+                near.free.len() <= near.places as usize,
+                "V29: a place of local memory is given back once"
+            );
         }
     }
 
@@ -155,8 +160,8 @@ impl Volume {
         self.ready.insert(id);
     }
 
-    /// Whether the new blocks of the operation are in the places of their drives; then it is not
-    /// planned again.
+    /// Returns whether the new blocks of the operation are in the places of their drives; then it
+    /// is not planned again.
     pub(super) fn is_made(&self, id: OpId) -> bool {
         self.ops.get(&id).and_then(|op| op.near.as_ref()).is_some_and(|near| near.made)
     }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What an operation is for.
+/// The purpose of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Read(RequestId),
@@ -44,7 +44,7 @@ impl Kind {
     }
 }
 
-/// How far an operation is.
+/// The phase of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
     /// Nothing was done.
@@ -91,7 +91,7 @@ pub(super) struct Op {
     pub(super) refused: bool,
     /// It stays on the far way.
     pub(super) barred: bool,
-    /// What is measured of it.
+    /// The measurement of it.
     pub(super) begun: Option<Begun>,
 }
 
@@ -108,13 +108,18 @@ impl Op {
         }
     }
 
+    /// Returns whether no action of it is under way.
+    pub(super) fn is_done(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// Blocks of a member that the medium did not give to it.
     pub(super) fn misses(&self, role: Role) -> Rows {
         self.unreadable.get(&role).copied().unwrap_or_default()
     }
 
-    /// Whether it has done something that must not be left half done while members change. Others
-    /// wait until one that was logged is logged again, so it never waits for them.
+    /// Returns whether it has done something that must not be left half done while members change.
+    /// Others wait until one that was logged is logged again, so it never waits for them.
     pub(super) fn is_active(&self) -> bool {
         self.phase > Phase::Intent || self.reserved > 0
     }
@@ -173,7 +178,7 @@ impl Volume {
         op.locked && op.waiting.is_empty() && begun && recovered && !self.frozen() && !self.waits(op)
     }
 
-    /// Whether it waits for something that is not there yet.
+    /// Returns whether it waits for something that is not there yet.
     fn waits(&self, op: &Op) -> bool {
         let bits = |op: &Op| {
             let range = self.bytes_of(op.window);
@@ -181,11 +186,11 @@ impl Volume {
         };
         match (op.phase, op.kind) {
             _ if op.refused => false,
-            (Phase::Intent, Kind::Write(_)) => self.want_dirty || self.clean && self.dirtying() || !bits(op),
-            (Phase::Voiding, _) => self.want_room,
+            (Phase::Intent, Kind::Write(_)) => self.want.dirty || self.clean && self.dirtying() || !bits(op),
+            (Phase::Voiding, _) => self.want.room,
             (Phase::Room, Kind::Write(_)) => {
                 let first = !self.log_again.is_empty() && op.sequences.is_empty();
-                let full = self.use_log && self.want_room && !self.fits(op);
+                let full = self.use_log && self.want.room && !self.fits(op);
                 !bits(op) || first || full || self.needs_place(op)
             }
             (Phase::Room, _) => self.needs_place(op),
@@ -193,13 +198,14 @@ impl Volume {
         }
     }
 
-    fn bytes_of(&self, window: Window) -> Range<u64> {
+    pub(super) fn bytes_of(&self, window: Window) -> Range<u64> {
         let start = self.windows.start(window);
         start..start + self.windows.bytes()
     }
 
     /// Takes the operation's next step. It has its window and waits for nothing.
     pub(super) fn step(&mut self, id: OpId) {
+        assert!(!self.frozen(), "V15: no operation takes a step while a failure is not recorded");
         let dirty_first = self.keeps(Rule::DirtyFirst);
         let Some(op) = self.ops.get_mut(&id) else { return };
         match op.phase {
@@ -215,7 +221,7 @@ impl Volume {
                 self.ready.insert(id);
             }
             Phase::Intent if self.clean && dirty_first && matches!(op.kind, Kind::Write(_)) => {
-                self.want_dirty = true;
+                self.want.dirty = true;
                 self.ready.insert(id);
             }
             Phase::Intent => self.plan(id),
@@ -287,7 +293,7 @@ impl Volume {
         }
     }
 
-    /// Where a window begins on a member's device.
+    /// The place where a window begins on a member's device.
     pub(super) fn at(&self, role: Role, window: Window) -> u64 {
         self.members[role.index()].place.data + self.windows.start(window)
     }
@@ -322,8 +328,18 @@ impl Volume {
 
     /// All new blocks are in place, or what is read is here.
     fn applied(&mut self, id: OpId) {
-        if let Some(Op { kind: Kind::Read(request), touches, .. }) = self.ops.get(&id) {
-            self.effects.push(Effect::Deliver { op: id, request: *request, touches: touches.clone() });
+        match self.ops.get(&id) {
+            Some(Op { kind: Kind::Read(request), touches, .. }) => {
+                self.effects.push(Effect::Deliver { op: id, request: *request, touches: touches.clone() });
+            }
+            Some(Op { kind: Kind::Write(_), stored, .. }) => {
+                let here = |role: &Role| self.members[role.index()].here();
+                assert!(
+                    !self.asserts() || stored.keys().all(here),
+                    "L6: a write that a member missed ends when it was logged again without the member"
+                );
+            }
+            _ => {}
         }
         self.finish(id, Ok(()));
     }
@@ -333,18 +349,18 @@ impl Volume {
     /// written again, so the window is free when the records are released.
     fn is_void(&mut self, id: OpId) -> bool {
         let sequences = self.ops.get(&id).map_or_else(Vec::new, |op| op.sequences.clone());
-        let released = sequences.last().is_none_or(|last| *last <= self.released);
+        let released = sequences.last().is_none_or(|last| *last <= self.numbers.released());
         if released || !self.use_log || !self.keeps(Rule::FailedIsVoid) {
             return true;
         }
         for sequence in &sequences {
-            self.unapplied.remove(sequence);
+            self.numbers.give_up(*sequence);
         }
         self.unreserve(id);
         if let Some(op) = self.ops.get_mut(&id) {
             op.phase = Phase::Voiding;
         }
-        self.want_room = true;
+        self.want.room = true;
         self.ready.insert(id);
         false
     }
@@ -357,18 +373,22 @@ impl Volume {
         }
         self.unreserve(id);
         let Some(op) = self.ops.remove(&id) else { return };
+        let released = |number: &u64| *number <= self.numbers.released();
+        assert!(
+            !self.asserts() || result.is_ok() || !self.use_log || op.sequences.last().is_none_or(released),
+            "L10: a write that failed after it had logged ends when R covers its records"
+        );
         self.ready.remove(&id);
         for sequence in &op.sequences {
-            self.unapplied.remove(sequence);
-            self.in_place = self.in_place.max(*sequence);
+            self.numbers.placed(*sequence);
             if !self.use_log {
-                self.unlogged_blocks = self.unlogged_blocks.max(*sequence);
+                self.numbers.has_no_blocks(*sequence);
             }
         }
         if result.is_ok() && op.kind.writes() {
             let base = op.window.0 * self.windows.rows;
             // An operation of the volume's own has no number, and a flush may be under way.
-            let number = op.sequences.last().copied().unwrap_or(self.next_sequence);
+            let number = op.sequences.last().copied().unwrap_or(self.numbers.next());
             for (role, rows) in &*op.stored {
                 let member = &mut self.members[role.index()];
                 for row in rows.iter() {
@@ -408,6 +428,7 @@ impl Volume {
 
     fn part_done(&mut self, id: RequestId, result: Result<(), RequestError>) {
         let Some(pending) = self.requests.get_mut(&id) else { return };
+        assert!(pending.left > 0, "V12: a request is answered once, when all its parts have ended");
         pending.left -= 1;
         pending.error = pending.error.or(result.err());
         if pending.left > 0 {
@@ -417,7 +438,7 @@ impl Volume {
         self.requests.remove(&id);
         match (error, fua) {
             (Some(error), _) => self.effects.push(Effect::Answer(id, Err(error))),
-            (None, true) => self.want_flush.push((id, self.in_place)),
+            (None, true) => self.want.flush.push((id, self.numbers.in_place())),
             (None, false) => self.effects.push(Effect::Answer(id, Ok(()))),
         }
     }

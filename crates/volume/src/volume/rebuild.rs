@@ -44,7 +44,7 @@ impl Volume {
         (self.may_restore, self.most_restored) = (Some(0), at_once.max(1));
     }
 
-    /// How many windows more a rebuild has to be allowed before it goes on.
+    /// The number of windows more that a rebuild has to be allowed before it goes on.
     #[must_use]
     pub fn awaits_pace(&self) -> Option<u64> {
         let allowed = self.may_restore?;
@@ -65,7 +65,7 @@ impl Volume {
         let rebuilding = self.members.iter().any(|member| matches!(member.state, State::Rebuilding(_)));
         self.unsaved = if rebuilding { self.unsaved + 1 } else { 0 };
         if self.unsaved >= SAVED {
-            (self.unsaved, self.want_progress) = (0, self.recovery.is_none());
+            (self.unsaved, self.want.progress) = (0, self.recovery.is_none());
         }
     }
 

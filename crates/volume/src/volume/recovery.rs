@@ -1,5 +1,5 @@
-//! What a volume does before its first request: replay, parity of torn stripes, a new generation of
-//! the log.
+//! The work of a volume before its first request: replay, parity of torn stripes, a new generation
+//! of the log.
 
 use super::operation::Kind;
 use super::{Owner, Volume};
@@ -16,7 +16,7 @@ pub(super) const AT_ONCE: usize = 8;
 /// Blocks that are copied from the log at a time.
 const COPIES: usize = 64;
 
-/// How far recovery is.
+/// The stage of recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Superblocks say which members are not there.
@@ -100,7 +100,7 @@ impl Volume {
             Stage::Recording => {
                 recovery.stage = Stage::Generation;
                 let (nonce, settled) = (recovery.nonce, recovery.settled);
-                self.released = settled;
+                self.numbers.settle(settled);
                 if self.keeps(Rule::NewGeneration) {
                     self.new_generation(nonce);
                 }
@@ -160,7 +160,7 @@ impl Volume {
         self.issue(Owner::Recovery, Command::Copy { role: copy.role, from: copy.from, to });
     }
 
-    /// What is to be restored next: what the log says, then what the bits say. No bit is cleared
+    /// The next window to be restored: what the log says, then what the bits say. No bit is cleared
     /// while recovery is under way.
     fn next_restore(&mut self) -> Option<(Kind, Window)> {
         let windows = self.windows;

@@ -2,7 +2,7 @@
 
 use super::Volume;
 use super::operation::{Kind, Op};
-use crate::plan::{Lost, RowMap, RowPlan, RowState, Tie};
+use crate::plan::{RowMap, RowPlan, RowState, Tie};
 use crate::rows::{BLOCK, Touch};
 use pumice_units::Role;
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,7 +50,7 @@ impl KnownPlans {
 }
 
 impl Volume {
-    /// What can be used of one row.
+    /// The blocks of one row that can be used.
     fn row_state(&self, op: &Op, row: u32) -> RowState {
         let block = op.window.0 * self.windows.rows + u64::from(row);
         let mut state = RowState::default();
@@ -66,7 +66,7 @@ impl Volume {
         state
     }
 
-    /// How the rows of an operation are read or written, and blocks that nothing determines any
+    /// Plans of the reads or writes of an operation's rows, and blocks that nothing determines any
     /// more; `None` if it cannot be done.
     pub(super) fn row_plans(&self, op: &Op, tie: Tie) -> Option<(RowPlans, Vec<(Role, u32)>)> {
         if op.kind.own() {
@@ -94,7 +94,7 @@ impl Volume {
         Some((plans, Vec::new()))
     }
 
-    /// How a row is read or written for a request.
+    /// Plans the read or write of a row for a request.
     fn row_plan(&self, op: &Op, state: &RowState, touched: &Touched, tie: Tie) -> Option<Arc<RowPlan>> {
         let tie = op.kind.writes().then_some(tie);
         let stripe = self.windows.stripe_of(op.window);
@@ -123,33 +123,23 @@ impl Volume {
         let (mut plans, mut spoiled) = (RowPlans::new(), Vec::new());
         for row in 0..self.windows.rows as u32 {
             let state = self.row_state(op, row);
-            let plan: Result<RowPlan, Lost> = match op.kind {
+            let targets = match op.kind {
                 // Of requests: above.
                 Kind::Read(_) | Kind::Write(_) => continue,
                 Kind::Rebuild { rows, .. } | Kind::Resync { rows } if !rows.contains(row) => continue,
                 Kind::Rewrite { role, .. } if !op.misses(role).contains(row) => continue,
-                Kind::Rebuild { role, .. } | Kind::Rewrite { role, .. } => {
-                    map.restore(&state, &BTreeSet::from([role]))
-                }
+                Kind::Rebuild { role, .. } | Kind::Rewrite { role, .. } => BTreeSet::from([role]),
+                // What parity is not there cannot be made, and what is there follows from data.
                 Kind::Resync { .. } => {
-                    let targets: BTreeSet<Role> =
-                        map.parity().iter().copied().filter(|role| !state.absent.contains(role)).collect();
-                    let known = map
-                        .data()
-                        .iter()
-                        .all(|role| !state.absent.contains(role) && !state.bad.contains(role));
-                    match known {
-                        // What parity is not there cannot be made, and what is there follows from
-                        // data.
-                        true => map.restore(&state, &targets),
-                        false => {
-                            spoiled.extend(targets.iter().map(|role| (*role, row)));
-                            continue;
-                        }
-                    }
+                    map.parity().iter().copied().filter(|role| !state.absent.contains(role)).collect()
                 }
             };
-            match (plan, op.kind) {
+            let known = |role: &Role| !state.absent.contains(role) && !state.bad.contains(role);
+            if matches!(op.kind, Kind::Resync { .. }) && !map.data().iter().all(known) {
+                spoiled.extend(targets.into_iter().map(|role| (role, row)));
+                continue;
+            }
+            match (map.restore(&state, &targets), op.kind) {
                 (Ok(plan), _) => plans.push((row, Arc::new(plan))),
                 (Err(_), Kind::Rebuild { role, .. }) => spoiled.push((role, row)),
                 // It may be read again one day.

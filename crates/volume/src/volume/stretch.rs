@@ -16,7 +16,7 @@ use pumice_units::Role;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// How far a stretch is.
+/// The phase of a stretch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// It waits for locks.
@@ -39,7 +39,7 @@ pub(super) struct Stretch {
     pub(super) locks: u64,
     phase: Phase,
     waiting: BTreeSet<ActionId>,
-    /// What makes the blocks when all interims are there.
+    /// The step that makes the blocks when all interims are there.
     make: Option<StretchStep>,
     /// A step was not done, or members changed.
     refused: bool,
@@ -72,7 +72,7 @@ impl Volume {
         (count >= 2).then_some(first..first + count)
     }
 
-    /// Whether nodes can restore these windows together.
+    /// Returns whether nodes can restore these windows together.
     pub(super) fn can_stretch(&self, role: Role, windows: &Range<u64>) -> bool {
         self.stretch_steps(role, windows, 0).is_some()
     }
@@ -81,12 +81,13 @@ impl Volume {
         self.near.as_ref().is_some_and(|near| !near.free_stretches.is_empty())
     }
 
-    /// Whether stretches have done something that must not be left half done while members change.
+    /// Returns whether stretches have done something that must not be left half done while members
+    /// change.
     pub(super) fn has_begun_stretches(&self) -> bool {
         self.stretches.values().any(|stretch| stretch.phase != Phase::Locking)
     }
 
-    /// Whether nothing is under way.
+    /// Returns whether nothing is under way.
     pub(super) fn is_quiet(&self) -> bool {
         self.ops.is_empty() && self.stretches.is_empty()
     }
@@ -107,8 +108,8 @@ impl Volume {
         self.stretches.insert(id, stretch);
     }
 
-    /// What can be used of the rows of all these windows; `None` if that differs, or blocks are
-    /// bad.
+    /// The blocks of the rows of all these windows that can be used; `None` if that differs, or
+    /// blocks are bad.
     fn state_of(&self, windows: &Range<u64>) -> Option<RowState> {
         let rows = self.windows.rows;
         let blocks = windows.start * rows..windows.end * rows;

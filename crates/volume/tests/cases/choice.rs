@@ -7,10 +7,10 @@ use std::collections::BinaryHeap;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
-/// What trials may take beside 3 % of busy time: the account, and one trial to its end.
+/// The time that trials may take beside 3 % of busy time: the account, and one trial to its end.
 const ONCE: u64 = 2400 * MS;
 
-/// What an operation costs on one way: nanoseconds of the host, of its link, of the nodes, and of
+/// The costs of an operation on one way: nanoseconds of the host, of its link, of the nodes, and of
 /// round trips in which nobody works.
 #[derive(Debug, Clone, Copy)]
 struct Cost {
@@ -39,7 +39,7 @@ struct Model {
     near: Cost,
     far: Cost,
     bytes: u64,
-    /// When each is free.
+    /// The times when each is free.
     free: [u64; 3],
     random: Random,
 }
@@ -49,7 +49,7 @@ impl Model {
         Self { near, far, bytes: 4096, free: [0; 3], random: Random(seed) }
     }
 
-    /// When an operation ends that begins now. Each cost differs by up to 30 %.
+    /// The time when an operation ends that begins now. Each cost differs by up to 30 %.
     fn end(&mut self, way: Way, now: u64) -> u64 {
         let Cost { host, link, nodes, trips } = match way {
             Way::Near => self.near,
@@ -74,7 +74,7 @@ struct World {
     begun: Vec<Option<Begun>>,
     /// Nanoseconds between an answer and the next request.
     pause: u64,
-    /// How many of the users ask at all.
+    /// The number of the users that ask at all.
     active: u64,
     under_way: [u64; 2],
     /// Nanoseconds in which operations were under way, at all and on each way.
@@ -334,7 +334,7 @@ fn a_class_that_rests_is_near_until_it_is_busy_again() {
     assert_eq!(world.way(), Way::Far);
 }
 
-/// What is tried stands still for five seconds each time.
+/// The way that is tried stands still for five seconds each time.
 #[test]
 fn a_way_that_stands_still_costs_no_more_than_is_paid_for() {
     let still = Cost { host: 0, link: 0, nodes: 0, trips: 5 * S };

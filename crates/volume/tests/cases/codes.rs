@@ -85,7 +85,7 @@ fn losses_are_corrected_in_every_stripe_or_not_at_all() {
     }
 }
 
-/// If one writer holds the array, no other can go on without recording more failures than the code
+/// No writer can go on while another holds the array without recording more failures than the code
 /// corrects, and no two hold it. Every set of members.
 #[test]
 fn one_holder_leaves_the_others_too_few() {
@@ -203,7 +203,7 @@ fn plans_of_a_local_code_keep_the_equations() {
             for split in 0..=gone.len() {
                 let (absent, bad) = gone.split_at(split);
                 let of = |roles: &[Role]| roles.iter().copied().collect::<BTreeSet<Role>>();
-                let state = RowState { absent: of(absent), bad: of(bad), parity_unfit: false };
+                let state = RowState { absent: of(absent), bad: of(bad) };
                 let old: BTreeMap<Role, u8> =
                     row.iter().filter(|(role, _)| !gone.contains(role)).map(|(r, b)| (*r, *b)).collect();
                 for (a, b) in [(0, 0), (0, 1), (2, 5), (4, 4), (1, 3)] {

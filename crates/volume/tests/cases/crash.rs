@@ -9,9 +9,9 @@ use pumice_units::{Role, StripeIndex};
 use pumice_volume::assemble::Rule;
 use pumice_volume::{Command, Outcome, Refusal};
 
-/// What happens besides a crash.
+/// The event besides a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Case {
+pub(crate) enum Case {
     /// The power goes.
     Crash,
     /// It goes again while the log is replayed.
@@ -60,7 +60,7 @@ pub(crate) fn setup(seed: u64, log: bool) -> Setup {
     Setup { level, layout, disks, chunk, stripes: (40_000 / chunk).max(least), log, near }
 }
 
-/// How many members may be lost yet, and one that is.
+/// The number of members that may be lost yet, and one that is.
 fn may_lose(world: &mut World) -> (usize, usize) {
     let role = world.random.next(world.disks.len() as u64) as usize;
     (world.may_lose(), role)
@@ -112,7 +112,7 @@ impl Drop for Named {
 }
 
 /// One history. What is wrong panics.
-fn history(seed: u64, case: Case, fault: Fault, omit: Option<Rule>) -> World {
+pub(crate) fn history(seed: u64, case: Case, fault: Fault, omit: Option<Rule>) -> World {
     history_of(seed, case, fault, omit, (case == Case::DuringReplay, false))
 }
 
@@ -321,7 +321,7 @@ fn what_is_told_together_breaks_no_promise() {
     }
 }
 
-/// Whether a history goes wrong, for any of some seeds.
+/// Returns whether a history goes wrong, for any of some seeds.
 fn goes_wrong(cases: &[Case], fault: Fault, omit: Option<Rule>, seeds: u64) -> bool {
     let of_all = |seed| cases.iter().for_each(|case| drop(history(seed * 7, *case, fault, omit)));
     let wrong = first_wrong(0..seeds, of_all);
@@ -482,7 +482,7 @@ fn a_write_that_is_in_place_in_part_is_not_planned_again() {
 /// A write logs on some of its members, one node does nothing for it, and then its row cannot be
 /// read: it fails. Another block of the row is written, and the members that did not log the first
 /// write are lost.
-fn a_write_fails_after_it_has_logged(seed: u64, omit: Option<Rule>) -> Option<()> {
+pub(crate) fn a_write_fails_after_it_has_logged(seed: u64, omit: Option<Rule>) -> Option<()> {
     let (level, layout) = (Level::Raid6, Some(Layout::LeftSymmetric));
     let setup = Setup { level, layout, disks: 5, chunk: 4096, stripes: 4, log: true, near: true };
     let mut world = World::new(seed, &setup);
@@ -584,8 +584,8 @@ fn a_device_that_was_a_member_before_joins_as_a_new_one() {
     }
 }
 
-/// What a machine has open, no other one opens: while it runs, and after it crashed. It takes up
-/// its own again, and what was stopped or released is anybody's.
+/// An array that one machine has open, no other one opens: while it runs, and after it crashed. It
+/// takes up its own again, and what was stopped or released is anybody's.
 #[test]
 fn an_array_that_another_machine_has_open_is_refused_until_it_is_released() {
     let layout = Some(Layout::LeftSymmetric);

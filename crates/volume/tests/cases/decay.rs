@@ -6,7 +6,7 @@ use pumice_units::Role;
 use pumice_volume::Request;
 use pumice_volume::assemble::Rule;
 
-/// What a read has to recover is written again, and counted; also what a write finds.
+/// Blocks that a read has to recover are written again, and counted; also what a write finds.
 #[test]
 fn a_block_that_the_medium_does_not_give_is_recovered_and_written_again() {
     for seed in 0..40 {
@@ -40,7 +40,7 @@ fn a_block_that_the_medium_does_not_give_is_recovered_and_written_again() {
     }
 }
 
-/// What a rebuild has to recover beside what it restores is written again as well.
+/// Blocks that a rebuild has to recover beside those that it restores are written again as well.
 #[test]
 fn a_block_that_a_rebuild_finds_unreadable_is_written_again() {
     let mut rewritten = 0;

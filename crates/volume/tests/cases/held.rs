@@ -18,7 +18,7 @@ const BLOCK: u64 = 4096;
 /// Hosts, each with its own stripes.
 const HOSTS: u64 = 2;
 
-/// What goes away.
+/// The part that goes away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Away {
     /// The connections of some nodes, or the nodes answer nothing.
@@ -33,7 +33,7 @@ enum Away {
 
 const AWAY: [Away; 4] = [Away::Some, Away::All, Away::SomePower, Away::AllPower];
 
-/// What a server leaves out, to see that it is needed.
+/// The rule that a server leaves out, to see that it is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Omit {
     /// The flush of a write with FUA is a Flush of its host.
@@ -55,14 +55,14 @@ impl Way for Wire {
     }
 }
 
-/// How far a request of a host is.
+/// The progress of a request of a host.
 #[derive(Debug)]
 enum Stage {
     Plain,
     /// Its write, and then a flush.
     Fua,
     Settling,
-    /// What is left of it.
+    /// The parts of it that are left.
     Parts(Vec<(u64, u64)>),
     Flush,
 }
@@ -181,7 +181,7 @@ impl Served {
         self.world.model.host_was_told(self.blocks(host));
     }
 
-    /// What the volume has answered goes on, or to its host.
+    /// Answers of the volume go on, or to their hosts.
     fn answers(&mut self) {
         while let Some((id, good, mut versions)) = self.world.model.done.pop() {
             let Some(mut asked) = self.asked.remove(&id) else { continue };

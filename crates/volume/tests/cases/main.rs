@@ -2,6 +2,7 @@
 //! a seed.
 
 mod apart;
+mod asserts;
 mod bitmaps;
 mod choice;
 mod claims;

@@ -8,7 +8,7 @@ use pumice_units::{Role, StripeIndex};
 use pumice_volume::plan::{Method, RowMap, RowPlan, RowState, Term, Tie};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a plan makes of one byte of each member. `old`: only what may be read.
+/// The value that a plan makes of one byte of each member. `old`: only what may be read.
 fn carry_out(plan: &RowPlan, old: &BTreeMap<Role, u8>, new: impl Fn(Role, u8) -> u8) -> BTreeMap<Role, u8> {
     let mut made = BTreeMap::new();
     for output in &plan.outputs {
@@ -59,7 +59,7 @@ fn every_plan_keeps_the_equations_and_touches_nothing_else() {
             for states in 0..3_u32.pow(u32::from(disks)) {
                 let digit = |role: &Role| states / 3_u32.pow(u32::from(role.get())) % 3;
                 let of = |wanted| all.iter().copied().filter(|role| digit(role) == wanted).collect();
-                let state = RowState { absent: of(1), bad: of(2), parity_unfit: false };
+                let state = RowState { absent: of(1), bad: of(2) };
                 let unknown = state.absent.len() + state.bad.len();
                 let survives = usize::from(level.parities());
                 if unknown > survives + 1 {
@@ -140,11 +140,6 @@ fn the_method_that_moves_less_is_taken() {
     assert_eq!(method(3), (Method::Reconstruct, 5 + 5));
     assert_eq!(method(7), (Method::Reconstruct, 1 + 9));
     assert_eq!(method(8), (Method::Full, 10));
-    let unfit = RowState { parity_unfit: true, ..RowState::default() };
-    assert_eq!(
-        map.write(&unfit, &[(map.data()[0], true)], Tie::ReadModifyWrite).unwrap().method,
-        Method::Reconstruct
-    );
     // 4 data members: one touched costs three reads either way.
     let geometry = Geometry::new(Level::Raid6, Some(Layout::LeftSymmetric), 6, 4096, 1 << 20).unwrap();
     let map = RowMap::new(&geometry, StripeIndex(0));

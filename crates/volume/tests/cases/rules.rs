@@ -58,7 +58,7 @@ fn is_whole(world: &mut World, seed: u64, without: Role) {
 /// A row of two blocks was written, and then so much else on the members that hold them, but not
 /// on the one with its parity, that their logs are full. The power goes after the flush: what they
 /// hold counts until the heads say that it does not.
-fn power_goes_before_the_heads_of_a_full_log(seed: u64, omit: Option<Rule>) {
+pub(crate) fn power_goes_before_the_heads_of_a_full_log(seed: u64, omit: Option<Rule>) {
     let (level, chunk) = (Level::Raid5, 65536);
     let setup = Setup { level, layout: SYMMETRIC, disks: 3, chunk, stripes: 3, log: true, near: false };
     let mut world = started(seed, &setup, omit);
@@ -152,7 +152,7 @@ fn a_full_stripe_over_bad_blocks_is_answered(seed: u64, omit: Option<Rule>) {
         assert!(world.step(), "seed {seed}: it stands still");
     }
     let unreadable = world.model.unreadable;
-    world.disks.iter_mut().for_each(|disk| disk.flush());
+    world.disks.iter_mut().for_each(crate::harness::disk::Disk::flush);
     world.crash();
     starts(&mut world, seed);
     world.verify();
@@ -227,7 +227,7 @@ fn a_stretch_that_has_read_a_member_that_fails_does_not_count() {
 
 /// A rebuild goes on in a clean array, a write makes it dirty, and the power goes: superblocks have
 /// been written that no flush came before.
-fn power_goes_after_a_rebuilding_array_becomes_dirty(seed: u64, omit: Option<Rule>) {
+pub(crate) fn power_goes_after_a_rebuilding_array_becomes_dirty(seed: u64, omit: Option<Rule>) {
     let (level, near) = (Level::Raid5, seed % 2 == 1);
     let setup = Setup { level, layout: SYMMETRIC, disks: 4, chunk: 4096, stripes: 40, log: true, near };
     let mut world = started(seed, &setup, omit);
@@ -375,7 +375,7 @@ fn a_member_that_is_back_gets_the_bits_that_it_has_missed() {
 
 /// A device is to join when another member fails, and the power goes before the superblocks say so:
 /// that member is believed, and what it had not flushed is in the logs.
-fn a_member_fails_when_a_device_joins(seed: u64, omit: Option<Rule>) {
+pub(crate) fn a_member_fails_when_a_device_joins(seed: u64, omit: Option<Rule>) {
     let (level, near) = (Level::Raid6, seed % 2 == 1);
     let setup = Setup { level, layout: SYMMETRIC, disks: 5, chunk: 4096, stripes: 6, log: true, near };
     let mut world = started(seed, &setup, omit);

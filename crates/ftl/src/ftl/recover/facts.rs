@@ -1,11 +1,12 @@
-//! What logical pages hold, as tags and records say: the newest of these facts counts.
+//! The contents of logical pages, as tags and records say: the newest of these facts counts.
 
 use crate::journal::Record;
 use pumice_flash::Ppn;
 use std::cell::Cell;
 use std::collections::BinaryHeap;
 
-/// What a logical page holds as of a sequence number: the content of a birth, perhaps at this page.
+/// The content of a logical page as of a sequence number: the content of a birth, perhaps at this
+/// page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fact {
     Written,
@@ -28,7 +29,7 @@ pub(super) struct Facts {
     /// In the order of logical pages, the newest first, once [`Facts::settle`] was called.
     facts: Vec<(u32, u64, Fact)>,
     trims: Vec<Trimmed>,
-    /// Where those of the logical page that was asked for last begin. A drive has many pages, and
+    /// The start of those of the logical page that was asked for last. A drive has many pages, and
     /// they are asked for in order.
     at: Cell<(usize, usize)>,
 }
@@ -44,7 +45,7 @@ fn first_not<T>(all: &[T], from: usize, before: impl Fn(&T) -> bool) -> usize {
     }
 }
 
-/// Where garbage collection moved what logical pages held at the checkpoint.
+/// The place where garbage collection moved what logical pages held at the checkpoint.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
     /// By logical page, then by number, once [`Copies::settle`] was called.
@@ -75,7 +76,7 @@ impl Facts {
         self.facts.push((lpn, seq, fact));
     }
 
-    /// Whether there are no facts and no trims.
+    /// Returns whether there are no facts and no trims.
     pub(super) fn are_none(&self) -> bool {
         self.facts.is_empty() && self.trims.is_empty()
     }

@@ -41,7 +41,7 @@ fn begun<N: Nand<Page: Bytes, Oob = Tag>>(
     Ok(begun)
 }
 
-/// What tags of blocks say that may have been programmed since the checkpoint.
+/// The words of tags of blocks that may have been programmed since the checkpoint.
 #[derive(Debug, Default)]
 struct Scanned {
     seen: Vec<Seen>,
@@ -171,7 +171,7 @@ fn take_pages<N: Nand<Page: Bytes, Oob = Tag>>(
     Ok(())
 }
 
-/// Whether the data of a page fit their sum.
+/// Returns whether the data of a page fit their sum.
 fn is_intact<N: Nand<Page: Bytes, Oob = Tag>>(nand: &mut N, page: Ppn) -> Result<bool, FtlError> {
     match nand.read(page, 0) {
         Ok(read) => Ok(read.data.is_some()),

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Blocks whose tags are read at a time.
 const BLOCKS: u32 = 32;
 
-/// What was read of a journal.
+/// The contents of a journal that was read.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) checkpoint: Loaded,
@@ -33,7 +33,7 @@ pub(crate) struct Found {
 /// A page of the log, from all copies of it that were found.
 #[derive(Debug, Default)]
 struct LogPage {
-    /// How many records it should have.
+    /// The number of records that it should have.
     count: usize,
     records: Vec<Record>,
 }

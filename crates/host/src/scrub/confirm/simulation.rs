@@ -8,7 +8,7 @@ mod world;
 use super::{is_whole, premises_of, superblocks_now};
 use crate::premises::{Conclusion, Premises, Watch};
 use pumice_raid::Array;
-use pumice_units::Role;
+use pumice_units::{Role, Rules};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use world::{BATCH, MS, STRIPES, World};
@@ -99,11 +99,11 @@ fn run(
     tally.resumed += u64::from(before.is_some());
     let mut state = Saved { premises: premises.clone(), ..before.unwrap_or(fresh) };
     let mut watch = Watch::new(premises, is_whole(array, &reads));
-    watch.without = match without {
-        Without::Looks => Some(3),
-        Without::Events => Some(4),
-        Without::Rebuilt => Some(5),
-        Without::Nothing | Without::Saved => None,
+    watch.rules = match without {
+        Without::Looks => Rules::silently_without(3),
+        Without::Events => Rules::silently_without(4),
+        Without::Rebuilt => Rules::silently_without(5),
+        Without::Nothing | Without::Saved => Rules::all(),
     };
     let began = world.now;
     let mut looked = world.now;

@@ -3,6 +3,7 @@
 use super::Moment;
 use crate::finding::Clause;
 use pumice_offload::{AssociatedHost, Hosts};
+use pumice_units::Rules;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -127,23 +128,14 @@ pub(crate) struct Standing {
     pub(crate) counted: bool,
     /// The newest observation of hosts.
     pub(crate) word: Option<Word>,
-    /// The clause that a test leaves out.
-    #[cfg(test)]
-    pub(crate) without: Option<Clause>,
+    /// The clauses that are in force.
+    pub(crate) clauses: Rules<Clause>,
 }
 
 impl Standing {
     /// Returns whether a clause is in force: each is, but for one that a test leaves out.
-    #[cfg(not(test))]
-    #[expect(clippy::unused_self, reason = "in tests a clause can be left out")]
-    pub(crate) const fn heeds(&self, _: Clause) -> bool {
-        true
-    }
-
-    /// Returns whether a clause is in force: each is, but for one that a test leaves out.
-    #[cfg(test)]
     pub(crate) fn heeds(&self, clause: Clause) -> bool {
-        self.without != Some(clause)
+        self.clauses.keep(clause)
     }
 
     /// Takes note of a clean superblock, read after `hosts` were asked. A journal's array says the

@@ -4,7 +4,7 @@ use crate::rows::{Rows, Window};
 use pumice_raid::Uuid;
 use pumice_units::Role;
 
-/// Where the sums of the blocks begin, and where that of a header lies since version 2
+/// Place where the sums of the blocks begin, and where that of a header lies since version 2
 /// (`docs/reference/on-disk/stripe-log.md`).
 const SUMS_AT: usize = 64;
 const SUM_AT: usize = 4088;

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 struct Granted {
     stripes: Range<u64>,
-    /// What lay there on the members that had it.
+    /// The bytes that lay there on the members that had them.
     content: BTreeMap<Role, Vec<u8>>,
 }
 

@@ -23,9 +23,9 @@ impl Random {
 
 #[derive(Clone, Default)]
 pub(crate) struct Disk {
-    /// What a read sees.
+    /// The bytes that a read sees.
     pub(crate) now: Vec<u8>,
-    /// What a crash leaves at least.
+    /// The bytes that a crash leaves at least.
     durable: Vec<u8>,
     /// Written and not flushed.
     pending: Vec<(usize, Vec<u8>)>,
@@ -62,7 +62,7 @@ impl Disk {
         self.worn.insert(at);
     }
 
-    /// Whether the medium does not give this block, or would not after a crash.
+    /// Returns whether the medium does not give this block, or would not after a crash.
     pub(crate) fn is_worn(&self, at: u64) -> bool {
         self.unreadable.contains(&at) || self.worn.contains(&at)
     }

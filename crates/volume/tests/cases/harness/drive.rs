@@ -1,4 +1,4 @@
-//! What happens to a volume: requests, time, failures, and the power.
+//! Events of a volume: requests, time, failures, and the power.
 
 use super::disk::{Disk, Random};
 use super::{BLOCK, DATA, Put, SUPERBLOCK, World};
@@ -160,17 +160,17 @@ impl World {
         }
     }
 
-    /// Whether an action is under way of which `is` holds.
+    /// Returns whether an action is under way of which `is` holds.
     pub(crate) fn waits_for(&self, is: impl Fn(&Command) -> bool) -> bool {
         self.outstanding.iter().any(|action| is(&action.command))
     }
 
-    /// How many actions are under way of which `is` holds.
+    /// The number of actions under way of which `is` holds.
     pub(crate) fn under_way(&self, is: impl Fn(&Command) -> bool) -> usize {
         self.outstanding.iter().filter(|action| is(&action.command)).count()
     }
 
-    /// Whether blocks are on their way to their places.
+    /// Returns whether blocks are on their way to their places.
     pub(crate) fn stores_wait(&self) -> bool {
         self.waits_for(|command| matches!(command, Command::Write { .. } | Command::Store { .. }))
     }
@@ -225,7 +225,7 @@ impl World {
         self.failing_puts.push((role, put, lands));
     }
 
-    /// Whether every write that was to fail has failed.
+    /// Returns whether every write that was to fail has failed.
     pub(crate) fn all_failed(&self) -> bool {
         self.failing_puts.is_empty()
     }

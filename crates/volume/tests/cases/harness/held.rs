@@ -59,7 +59,7 @@ impl World {
         self.nodes.iter_mut().for_each(Nodes::crash);
     }
 
-    /// What has no answer is asked again.
+    /// Requests without an answer are asked again.
     pub(crate) fn ask_again(&mut self) {
         for (id, request) in self.model.waiting() {
             self.tell(Event::Request(id, request));

@@ -9,7 +9,7 @@ use pumice_volume::MemberLook;
 use std::collections::BTreeSet;
 
 impl World {
-    /// What Linux would rely on: torn rows lie in regions whose bit is set, under a dirty
+    /// The state that Linux would rely on: torn rows lie in regions whose bit is set, under a dirty
     /// superblock. Rows of which blocks are listed as bad have no parity.
     pub(crate) fn check_for_linux(&self) {
         let looks: Vec<MemberLook> = self.disks.iter().filter_map(|disk| self.look(disk)).collect();

@@ -9,14 +9,16 @@ use pumice_units::Role;
 use pumice_volume::log::{HEAD_BYTES, HEADS, Head, Region, SuperblockMark, highest_serial, newest_head};
 use pumice_volume::{Event, Volume};
 
-/// Whether a device is being rebuilt, by its superblock: the volume knows the end of it first.
+/// Returns whether a device is being rebuilt, by its superblock: the volume knows the end of it
+/// first.
 fn recovers(disk: &Disk) -> bool {
     let superblock = V1::decode(&disk.now[SUPERBLOCK as usize..], Metadata::V1_2);
     superblock.is_ok_and(|superblock| superblock.feature_map & Features::RECOVERY_OFFSET != 0)
 }
 
 impl World {
-    /// How many members may be lost yet: beside those that are gone, or cannot be reached.
+    /// The number of members that may be lost yet: beside those that are gone, or cannot be
+    /// reached.
     pub(crate) fn may_lose(&self) -> usize {
         let survives = usize::from(self.geometry.raid_disks() - self.geometry.data_disks());
         let missing = self.missing();
@@ -28,7 +30,7 @@ impl World {
         survives.saturating_sub(gone.count())
     }
 
-    /// Whether every role has a device in sync, by the superblocks as well.
+    /// Returns whether every role has a device in sync, by the superblocks as well.
     pub(crate) fn is_complete(&self) -> bool {
         self.missing().is_empty() && !self.disks.iter().any(|disk| disk.lost || recovers(disk))
     }

@@ -19,7 +19,7 @@ use pumice_raid::geometry::Geometry;
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::superblock::v1::V1;
 use pumice_raid::{FormatSpec, Metadata, Uuid};
-use pumice_units::Role;
+use pumice_units::{Role, Rules};
 use pumice_volume::assemble::Rule;
 use pumice_volume::log::{HEAD_BYTES, HEADS, newest_head, scan};
 use pumice_volume::member::bad_blocks_of;
@@ -37,12 +37,27 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
 thread_local! {
-    /// What goes wrong in this thread is expected.
+    /// Panics in this thread are expected.
     static QUIET: Cell<bool> = const { Cell::new(false) };
+    /// Volumes that leave a rule out check their assertions.
+    static ASSERTS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The first of some seeds whose history goes wrong. What its panic says is not printed.
-pub(crate) fn first_wrong(seeds: Range<u64>, history: impl Fn(u64)) -> Option<u64> {
+/// The text of a panic.
+fn text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+    text.unwrap_or_default()
+}
+
+/// Returns whether a panic is of an assertion of a rule: its text begins with "V12: ", say.
+fn is_of_a_rule(text: &str) -> bool {
+    let Some((name, _)) = text.split_once(": ") else { return false };
+    name.len() > 1 && name.starts_with(['L', 'V']) && name[1..].bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The first of some seeds whose history goes wrong, and what its panic says, which is not printed.
+fn first_panic(seeds: Range<u64>, history: impl Fn(u64)) -> Option<(u64, String)> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let loud = take_hook();
@@ -53,9 +68,27 @@ pub(crate) fn first_wrong(seeds: Range<u64>, history: impl Fn(u64)) -> Option<u6
         }));
     });
     QUIET.set(true);
-    let found = seeds.into_iter().find(|seed| catch_unwind(AssertUnwindSafe(|| history(*seed))).is_err());
+    let panic = |seed: u64| catch_unwind(AssertUnwindSafe(|| history(seed))).err();
+    let found = seeds.into_iter().find_map(|seed| Some((seed, text(&*panic(seed)?))));
     QUIET.set(false);
     found
+}
+
+/// The first of some seeds whose history goes wrong: content is lost, say. That an assertion of a
+/// rule fails does not count.
+pub(crate) fn first_wrong(seeds: Range<u64>, history: impl Fn(u64)) -> Option<u64> {
+    let (seed, text) = first_panic(seeds, history)?;
+    assert!(!is_of_a_rule(&text), "nothing went wrong before an assertion failed: {text}");
+    Some(seed)
+}
+
+/// The text of the first assertion of a rule that fails in histories of some seeds. They leave a
+/// rule out.
+pub(crate) fn first_assertion(seeds: Range<u64>, history: impl Fn(u64)) -> Option<String> {
+    ASSERTS.set(true);
+    let found = first_panic(seeds, history);
+    ASSERTS.set(false);
+    found.map(|(_, text)| text)
 }
 
 const SUPERBLOCK: u64 = 4096;
@@ -68,7 +101,7 @@ struct Buffers {
     new: BTreeMap<(Role, u32), Vec<u8>>,
 }
 
-/// What an executor does wrong, on purpose.
+/// The fault of an executor, on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
@@ -271,7 +304,9 @@ impl World {
         let mut assembly = assemble(&self.geometry, looks, self.log, self.token.host, nonce)?;
         self.report = assembly.report.clone();
         if let Some(rule) = self.omit {
-            assembly = assembly.without(rule);
+            let loud = ASSERTS.get();
+            assembly =
+                assembly.under(if loud { Rules::without(rule) } else { Rules::silently_without(rule) });
         }
         (self.held, self.again, self.fenced, self.stopped, self.ready) = (false, false, false, false, false);
         let mut volume = Volume::new(Box::new(self.geometry), assembly, self.clock);

@@ -1,4 +1,5 @@
-//! What a volume may hold: every content of each block since it was last known durable.
+//! The contents that a volume may hold: every content of each block since it was last known
+//! durable.
 
 use super::BLOCK;
 use pumice_raid::geometry::Geometry;
@@ -76,7 +77,7 @@ pub(crate) struct Model {
     /// Drives may lose their caches and go on, so a block may hold any of its contents since the
     /// last flush; and hosts say what became of writes and flushes.
     pub(crate) by_hosts: bool,
-    /// What the volume has answered, for hosts: with the versions that it is about.
+    /// The answers of the volume, for hosts: with the versions that it is about.
     pub(crate) done: Vec<(RequestId, bool, Versions)>,
     /// Of each block, the first version that the next flush of its host makes durable.
     since: Vec<usize>,
@@ -165,7 +166,7 @@ impl Model {
         self.blocks[block as usize].iter().rposition(|version| version.answered).unwrap()
     }
 
-    /// Whether a request is under way.
+    /// Returns whether a request is under way.
     pub(crate) fn knows(&self, id: RequestId) -> bool {
         self.asked.contains_key(&id)
     }
@@ -222,8 +223,8 @@ impl Model {
         }
     }
 
-    /// What each version of a block can be. The sectors that it leaves alone are those of the
-    /// versions before it, of which one that failed may not have been stored.
+    /// The contents that each version of a block can be. The sectors that it leaves alone are those
+    /// of the versions before it, of which one that failed may not have been stored.
     fn contents(&self, block: u64) -> Vec<Vec<Content>> {
         let mut before = vec![[0; SECTORS]];
         let mut out = Vec::new();
@@ -347,7 +348,7 @@ impl Model {
         self.unreadable += unreadable.len() as u64;
     }
 
-    /// What was read is what is there.
+    /// Bytes that were read are those that are there.
     pub(crate) fn adopt(&mut self) {
         for (block, content) in std::mem::take(&mut self.adopted) {
             self.blocks[block as usize] = vec![Version::known(content)];

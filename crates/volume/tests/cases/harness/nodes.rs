@@ -17,7 +17,7 @@ const PLACES: u32 = 3;
 const STRETCHES: u32 = 2;
 const STRETCH_WINDOWS: u64 = 4;
 
-/// What lies in a place of a drive's local memory.
+/// The contents of a place of a drive's local memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Slot {
     New(Role),
@@ -26,7 +26,7 @@ enum Slot {
 
 type Place = (u32, Slot, u32);
 
-/// Where the places for stretches begin.
+/// The start of the places for stretches.
 const FOR_STRETCHES: u32 = 1000;
 
 /// The local memories of all nodes.
@@ -92,7 +92,7 @@ impl Nodes {
 }
 
 impl World {
-    /// Whether two members are on one node.
+    /// Returns whether two members are on one node.
     pub(crate) fn same_node(&self, role: usize, other: usize) -> bool {
         role % usize::from(NODES) == other % usize::from(NODES)
     }

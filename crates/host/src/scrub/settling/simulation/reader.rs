@@ -7,6 +7,7 @@ use crate::scrub::settling::{
     Action, ArrayNow, Decision, Event, HeldBy, HostsSeen, Look, Patience, Records, Settling, Standing, Word,
 };
 use pumice_offload::Activity;
+use pumice_units::Rules;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -206,7 +207,7 @@ impl<'w> Reader<'w> {
             running,
             counted: config.counted,
             word: None,
-            without: self.without,
+            clauses: self.without.map_or(Rules::all(), Rules::silently_without),
         };
         if operator {
             standing.word = Some(Word { events: None, hosts: first });
