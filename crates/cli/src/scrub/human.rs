@@ -20,77 +20,11 @@ const LISTED: usize = 40;
 /// The whole report.
 pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repairing: bool) -> String {
     let mut out = verdict_line(outcome, report, repairing);
-    let array = &report.array;
-    let layout = array.layout.as_deref().unwrap_or(match array.level {
-        4 => "parity on the last",
-        _ => "copies",
-    });
-    let chunks = match array.level {
-        1 => "stripes",
-        _ => "chunks",
-    };
-    let name = if array.name.is_empty() { String::new() } else { format!("{}  ", array.name) };
-    let _ = writeln!(
-        out,
-        "\narray    {name}{}  RAID-{} {layout}, {} members, {chunks} of {}, metadata {}",
-        array.uuid,
-        array.level,
-        array.raid_disks,
-        format_binary(array.chunk_bytes),
-        array.metadata,
-    );
+    out.push_str(&array_line(report));
     out.push_str(&degraded(report));
-    let rate = report.bytes_checked as f64 / report.seconds.max(1e-9);
-    let _ = writeln!(
-        out,
-        "checked  {} of {}{}, {} in {:.1} s ({}/s), method {}",
-        report.stripes_checked,
-        count(array.stripes, "stripe"),
-        if is_part(report) {
-            format!(", of which {}..{} were asked for", report.range.start, report.range.end)
-        } else {
-            String::new()
-        },
-        format_decimal(report.bytes_checked),
-        report.seconds,
-        format_decimal(rate as u64),
-        report.method,
-    );
-    if report.stripes_rechecked > 0 {
-        let _ = writeln!(
-            out,
-            "again    {}: inconsistent at the first look, consistent at a later one (written meanwhile, or read wrongly once)",
-            count(report.stripes_rechecked, "stripe")
-        );
-    }
-    for (reason, stripes) in &outcome.skipped {
-        let _ = writeln!(out, "skipped  {}: {}", count(*stripes, "stripe"), reason.words());
-    }
-    let explains = |note: &&Note| {
-        use Note::{BitmapStale, JournalMissing, JournalPending, JournalUnknown, PplUnreadable};
-        matches!(
-            note,
-            JournalMissing
-                | JournalPending { .. }
-                | JournalUnknown { .. }
-                | PplUnreadable { .. }
-                | BitmapStale { .. }
-        )
-    };
-    for note in target.array().notes().iter().filter(explains).filter(|_| outcome.unsettled_stripes() > 0) {
-        let _ = writeln!(out, "         {note}");
-    }
-    if let Some(tags) = &report.tags {
-        let now = match tags.vouched_now {
-            0 => String::new(),
-            n => format!("; {n} of the adopted tags are vouched from now on"),
-        };
-        let _ = writeln!(
-            out,
-            "tags     {} written, {} vouched, {} adopted blocks fit, {} have none{now}",
-            tags.written, tags.vouched, tags.adopted, tags.unchecked
-        );
-    }
+    out.push_str(&checked(report));
+    out.push_str(&skipped(target, outcome));
+    out.push_str(&tags(report));
     out.push_str(&pace(&report.pacing));
     let _ = writeln!(out, "missed   {}", bound_words(report, outcome.batches));
     if matches!(report.array.level, 4 | 5) && report.result == ArrayResult::Clean {
@@ -118,6 +52,100 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
         ("this scrub", report.ledger),
         ("conventional", conventional(target, report)),
     ]));
+    out
+}
+
+/// The array, in one line.
+fn array_line(report: &Report) -> String {
+    let mut out = String::new();
+    let array = &report.array;
+    let layout = array.layout.as_deref().unwrap_or(match array.level {
+        4 => "parity on the last",
+        _ => "copies",
+    });
+    let chunks = match array.level {
+        1 => "stripes",
+        _ => "chunks",
+    };
+    let name = if array.name.is_empty() { String::new() } else { format!("{}  ", array.name) };
+    let _ = writeln!(
+        out,
+        "\narray    {name}{}  RAID-{} {layout}, {} members, {chunks} of {}, metadata {}",
+        array.uuid,
+        array.level,
+        array.raid_disks,
+        format_binary(array.chunk_bytes),
+        array.metadata,
+    );
+    out
+}
+
+/// The stripes that were checked, and those that were checked again.
+fn checked(report: &Report) -> String {
+    let (mut out, array) = (String::new(), &report.array);
+    let rate = report.bytes_checked as f64 / report.seconds.max(1e-9);
+    let _ = writeln!(
+        out,
+        "checked  {} of {}{}, {} in {:.1} s ({}/s), method {}",
+        report.stripes_checked,
+        count(array.stripes, "stripe"),
+        if is_part(report) {
+            format!(", of which {}..{} were asked for", report.range.start, report.range.end)
+        } else {
+            String::new()
+        },
+        format_decimal(report.bytes_checked),
+        report.seconds,
+        format_decimal(rate as u64),
+        report.method,
+    );
+    if report.stripes_rechecked > 0 {
+        let _ = writeln!(
+            out,
+            "again    {}: inconsistent at the first look, consistent at a later one (written meanwhile, or read wrongly once)",
+            count(report.stripes_rechecked, "stripe")
+        );
+    }
+    out
+}
+
+/// The stripes that were left out, and the reasons that the array itself gives.
+fn skipped(target: &Target, outcome: &Outcome) -> String {
+    let mut out = String::new();
+    for (reason, stripes) in &outcome.skipped {
+        let _ = writeln!(out, "skipped  {}: {}", count(*stripes, "stripe"), reason.words());
+    }
+    let explains = |note: &&Note| {
+        use Note::{BitmapStale, JournalMissing, JournalPending, JournalUnknown, PplUnreadable};
+        matches!(
+            note,
+            JournalMissing
+                | JournalPending { .. }
+                | JournalUnknown { .. }
+                | PplUnreadable { .. }
+                | BitmapStale { .. }
+        )
+    };
+    for note in target.array().notes().iter().filter(explains).filter(|_| outcome.unsettled_stripes() > 0) {
+        let _ = writeln!(out, "         {note}");
+    }
+    out
+}
+
+/// The blocks that tags spoke of.
+fn tags(report: &Report) -> String {
+    let mut out = String::new();
+    if let Some(tags) = &report.tags {
+        let now = match tags.vouched_now {
+            0 => String::new(),
+            n => format!("; {n} of the adopted tags are vouched from now on"),
+        };
+        let _ = writeln!(
+            out,
+            "tags     {} written, {} vouched, {} adopted blocks fit, {} have none{now}",
+            tags.written, tags.vouched, tags.adopted, tags.unchecked
+        );
+    }
     out
 }
 
@@ -150,7 +178,7 @@ fn pace(drives: &[Pacing]) -> String {
     out
 }
 
-/// Whether only a part of the array was asked for.
+/// Tells that only a part of the array was asked for.
 fn is_part(report: &Report) -> bool {
     (report.range.start, report.range.end) != (0, report.array.stripes)
 }

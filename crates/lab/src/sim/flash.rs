@@ -2,10 +2,10 @@
 
 use super::shared::{ShowArgs, file_name};
 use clap::Args;
-use pumice::failure::Failure;
 use pumice::text::table;
 use pumice_blockdev::memory_available;
 use pumice_ftl::{Content, Fingerprint, HashTimes, Scheme};
+use pumice_service::failure::Failure;
 use pumice_sim::flash::{Fdp, Load, Report, Row, Settings, Source, Study, VictimPolicy, study};
 use pumice_sim::plot::{Column, Marks, Panel, Rows, grouped};
 use pumice_units::parse_size;

@@ -2,8 +2,8 @@
 
 use super::shared::ShowArgs;
 use clap::{Args, ValueEnum};
-use pumice::failure::Failure;
 use pumice::text::table;
+use pumice_service::failure::Failure;
 use pumice_sim::offload::{Basis, Cell, Method, Outcome, Platform, Report, study};
 use pumice_sim::plot::{Axis, Division, Figure, Series};
 use pumice_units::{format_binary, format_decimal, parse_size};

@@ -2,9 +2,9 @@
 
 use super::shared::{ShowArgs, TraceArgs, file_name};
 use clap::Args;
-use pumice::failure::Failure;
 use pumice::text::table;
 use pumice_pacer::{Goal, Percentile};
+use pumice_service::failure::Failure;
 use pumice_sim::plot::{Axis, Division, Figure, Series};
 use pumice_sim::scrub::{PolicyName, Report, Study, study};
 use pumice_units::parse_duration;

@@ -1,8 +1,8 @@
 //! Arguments common to the studies of a trace: the trace, and the output.
 
 use clap::Args;
-use pumice::failure::Failure;
 use pumice::text::{print, print_json};
+use pumice_service::failure::Failure;
 use pumice_sim::Drive;
 use pumice_sim::trace::Format;
 use serde::Serialize;

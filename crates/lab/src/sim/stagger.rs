@@ -1,8 +1,8 @@
 //! `pumice-lab sim stagger`: the costs and gains of staggered order.
 
 use clap::Args;
-use pumice::failure::Failure;
 use pumice::text::{print, print_json, table};
+use pumice_service::failure::Failure;
 use pumice_sim::stagger::{Delay, Throughput, delay, throughput};
 use serde::Serialize;
 use std::process::ExitCode;

@@ -2,8 +2,8 @@
 
 use super::shared::{ShowArgs, TraceArgs, file_name};
 use clap::Args;
-use pumice::failure::Failure;
 use pumice::text::table;
+use pumice_service::failure::Failure;
 use pumice_sim::plot::{Axis, Division, Figure, Series};
 use pumice_sim::stats::{TraceStats, trace_stats};
 use std::process::ExitCode;
