@@ -100,7 +100,8 @@ pub(crate) struct NodeArgs {
     /// Most connections at a time; any more are closed at once
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     connections: u32,
-    /// Time for which a core looks for work before it sleeps, if recent waits were short; 0s for never
+    /// Time for which a core looks for work before it sleeps, if recent waits were short; 0s for
+    /// never
     #[arg(long, value_name = "DURATION", default_value = "100us", value_parser = busy_poll)]
     busy_poll: Duration,
     /// Folder for the machine's instance, and the record of blocks that hosts have marked

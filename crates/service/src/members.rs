@@ -236,8 +236,8 @@ fn is_hard_link(one: &Path, other: &Path) -> bool {
 }
 
 /// The number of nodes that may be lost, whichever they are, and the number of all nodes. All local
-/// drives count as one node. Any `survives` members may be lost; of more, those for which `corrects`
-/// is true.
+/// drives count as one node. Any `survives` members may be lost; of more, those for which
+/// `corrects` is true.
 pub fn nodes_survived(
     drives: impl IntoIterator<Item = (Role, String)>,
     survives: usize,

@@ -55,7 +55,7 @@ pub fn connect(address: SocketAddr, digests: DigestPolicy) -> Result<Arc<RemoteN
 
 /// Refuses nodes that share a name and are not the same: Linux would take their drives for one, and
 /// so may whoever reads our reports.
-pub fn told_apart<'n>(nodes: impl IntoIterator<Item = &'n Arc<RemoteNode>>) -> Result<(), Failure> {
+pub(crate) fn told_apart<'n>(nodes: impl IntoIterator<Item = &'n Arc<RemoteNode>>) -> Result<(), Failure> {
     let mut known: BTreeMap<String, &RemoteNode> = BTreeMap::new();
     for node in nodes {
         let (nqn, serial) = node.identity();
@@ -80,7 +80,7 @@ pub fn told_apart<'n>(nodes: impl IntoIterator<Item = &'n Arc<RemoteNode>>) -> R
 const LEAVING: Duration = Duration::from_secs(5);
 
 /// Keeps other hosts away from a node's drives while this process runs.
-pub fn hold(node: &RemoteNode, who_asks: &str) -> Result<(), Failure> {
+pub(crate) fn hold(node: &RemoteNode, who_asks: &str) -> Result<(), Failure> {
     let until = Instant::now() + LEAVING;
     loop {
         match node.hold() {
@@ -113,6 +113,9 @@ fn are(hosts: usize) -> String {
 /// connected to the nodes of all devices. `None` if there is none, if the hosts differ from node to
 /// node, or if a device is of this machine. Other scrubs and inspections do not count: they run no
 /// array.
+///
+/// # Errors
+/// If a node does not answer.
 pub fn hosts_of(devices: &[Probed]) -> Result<Option<String>, Failure> {
     if devices.iter().any(|device| device.here().is_some()) {
         return Ok(None);

@@ -293,8 +293,8 @@ impl Pace {
         })
     }
 
-    /// Time that a batch of `bytes` of each drive has to wait; `None` if it may begin now. Then it is
-    /// counted.
+    /// Time that a batch of `bytes` of each drive has to wait; `None` if it may begin now. Then it
+    /// is counted.
     fn wait(&mut self, bytes: u64) -> Option<Duration> {
         let now = Nanos::try_from(self.zero.elapsed().as_nanos()).unwrap_or(Nanos::MAX);
         let paid = self.bucket.as_mut().map_or(now, |bucket| bucket.ready_at(now, bytes));

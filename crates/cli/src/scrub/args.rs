@@ -111,8 +111,8 @@ pub struct ScrubArgs {
     /// policy but `none`
     #[arg(long, value_enum, default_value_t = PolicyArg::Strong, help_heading = REPAIR)]
     repair_policy: PolicyArg,
-    /// Time for which replaced bytes are kept for `pumice repairs undo`; older ones are deleted when a
-    /// repair begins [default: 90d]
+    /// Time for which replaced bytes are kept for `pumice repairs undo`; older ones are deleted
+    /// when a repair begins [default: 90d]
     #[arg(long, value_name = "AGE", value_parser = parse_duration, requires = "repair", help_heading = REPAIR)]
     keep_repairs: Option<u64>,
 
