@@ -1,4 +1,4 @@
-//! Stripes that are claimed: `docs/design/volumes.md`, *Scrub of a volume in service*.
+//! Stripes that are claimed: `docs/design/volume-operations.md`, *Scrub of a volume in service*.
 
 use crate::state::ControlError;
 use pumice_units::Role;

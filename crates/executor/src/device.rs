@@ -370,3 +370,36 @@ impl BlockDevice for VolumeDevice {
         self.flush_of(&Asker::own())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    /// A write of two pieces; writes are lost after the first, if `loses`.
+    fn write_in_pieces(loses: bool) -> Result<(), IoError> {
+        let (messages, inbox) = channel();
+        let losses = Arc::new(SharedLosses::default());
+        let shared = (Arc::default(), Arc::clone(&losses));
+        let device = VolumeDevice::new("volume".into(), (64 << 20, 4096, 65_536), messages, shared);
+        let volume = std::thread::spawn(move || {
+            for message in inbox.iter().take(2) {
+                if let Message::Request { request: Request::Write { offset, .. }, reply, .. } = message {
+                    if loses && offset > 0 {
+                        losses.lose();
+                    }
+                    reply.send(Ok(Vec::new()));
+                }
+            }
+        });
+        let written = device.write_at(0, &vec![7; 2 * PIECE as usize]);
+        volume.join().unwrap();
+        written
+    }
+
+    #[test]
+    fn a_write_in_pieces_fails_if_writes_are_lost_between_them() {
+        write_in_pieces(false).unwrap();
+        assert!(write_in_pieces(true).unwrap_err().is_lost_writes());
+    }
+}

@@ -83,7 +83,10 @@ impl Nodes {
             }
         }
         if let Some((_, name)) = nodes.iter().find(|(node, _)| !node.has_updates()) {
-            return Err(NodeError::invalid("node", format!("{name}: it makes no parity")));
+            return Err(NodeError::invalid(
+                "node",
+                format!("{name}: it makes no parity, or is of another version"),
+            ));
         }
         let (homes, numbers, sent) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
         let count = nodes.len() as u64;

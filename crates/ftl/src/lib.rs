@@ -17,6 +17,7 @@ mod map;
 mod progress;
 mod stats;
 mod sums;
+mod table;
 mod tag;
 mod victim;
 

@@ -1,8 +1,8 @@
 //! The many-to-one map from logical to physical pages.
 
+use crate::table::{NONE, Table};
 use pumice_flash::Ppn;
 
-const NONE: u32 = u32::MAX;
 /// Marks the number of an object where a page number could stand.
 const OBJECT: u32 = 1 << 31;
 
@@ -26,8 +26,8 @@ pub(crate) struct Object {
 /// The map. Pages that are not shared need no object.
 #[derive(Debug)]
 pub struct Map {
-    to: Vec<u32>,
-    owner: Vec<u32>,
+    to: Table,
+    owner: Table,
     objects: Vec<Object>,
     vacant: Vec<u32>,
     mapped: u32,
@@ -37,8 +37,8 @@ impl Map {
     /// A map of unmapped logical pages. Both numbers are below 2^31.
     pub(crate) fn new(logical: u32, physical: u32) -> Self {
         Self {
-            to: vec![NONE; logical as usize],
-            owner: vec![NONE; physical as usize],
+            to: Table::new(logical),
+            owner: Table::new(physical),
             objects: Vec::new(),
             vacant: Vec::new(),
             mapped: 0,
@@ -60,7 +60,7 @@ impl Map {
     /// Where a logical page is.
     #[must_use]
     pub fn lookup(&self, lpn: u32) -> Option<Ppn> {
-        match self.to[lpn as usize] {
+        match self.to.get(lpn) {
             NONE => None,
             entry if entry & OBJECT != 0 => Some(Ppn(self.objects[(entry & !OBJECT) as usize].ppn)),
             entry => Some(Ppn(entry)),
@@ -70,7 +70,7 @@ impl Map {
     /// The birth of the object that a logical page shares, if it does.
     #[must_use]
     pub fn shared_birth(&self, lpn: u32) -> Option<u64> {
-        let entry = self.to[lpn as usize];
+        let entry = self.to.get(lpn);
         let shared = entry != NONE && entry & OBJECT != 0;
         shared.then(|| self.objects[(entry & !OBJECT) as usize].birth)
     }
@@ -79,7 +79,7 @@ impl Map {
     pub(crate) fn prefetch(&self, page: Ppn) -> u32 {
         match self.owner(page) {
             None => 0,
-            Some(Owner::Lpn(lpn)) => self.to[lpn as usize],
+            Some(Owner::Lpn(lpn)) => self.to.get(lpn),
             Some(Owner::Object(object)) => self.objects[object as usize].ppn,
         }
     }
@@ -87,7 +87,7 @@ impl Map {
     /// To whom a physical page belongs; `None` if it holds nothing live.
     #[must_use]
     pub fn owner(&self, page: Ppn) -> Option<Owner> {
-        match self.owner[page.0 as usize] {
+        match self.owner.get(page.0) {
             NONE => None,
             owner if owner & OBJECT != 0 => Some(Owner::Object(owner & !OBJECT)),
             lpn => Some(Owner::Lpn(lpn)),
@@ -106,10 +106,11 @@ impl Map {
 
     /// Unmaps a logical page; the physical page that died by that, if one did.
     pub(crate) fn unmap(&mut self, lpn: u32) -> Option<Ppn> {
-        let entry = std::mem::replace(&mut self.to[lpn as usize], NONE);
+        let entry = self.to.get(lpn);
         if entry == NONE {
             return None;
         }
+        self.to.set(lpn, NONE);
         self.mapped -= 1;
         let page = if entry & OBJECT == 0 {
             entry
@@ -123,7 +124,7 @@ impl Map {
             self.vacant.push(number);
             object.ppn
         };
-        self.owner[page as usize] = NONE;
+        self.owner.set(page, NONE);
         Some(Ppn(page))
     }
 
@@ -131,8 +132,8 @@ impl Map {
     pub(crate) fn point(&mut self, lpn: u32, page: Ppn) -> Option<Ppn> {
         let died = self.unmap(lpn);
         self.mapped += 1;
-        self.to[lpn as usize] = page.0;
-        self.owner[page.0 as usize] = lpn;
+        self.to.set(lpn, page.0);
+        self.owner.set(page.0, lpn);
         died
     }
 
@@ -143,7 +144,7 @@ impl Map {
             Some(Owner::Object(number)) => number,
             Some(Owner::Lpn(other)) => {
                 let number = self.new_object(Object { ppn: page.0, refs: 1, birth });
-                self.to[other as usize] = OBJECT | number;
+                self.to.set(other, OBJECT | number);
                 number
             }
             None => self.new_object(Object { ppn: page.0, refs: 0, birth }),
@@ -151,7 +152,7 @@ impl Map {
         self.objects[number as usize].refs += 1;
         let died = self.unmap(lpn);
         self.mapped += 1;
-        self.to[lpn as usize] = OBJECT | number;
+        self.to.set(lpn, OBJECT | number);
         died
     }
 
@@ -161,16 +162,16 @@ impl Map {
             self.objects.len() as u32 - 1
         });
         self.objects[number as usize] = object;
-        self.owner[object.ppn as usize] = OBJECT | number;
+        self.owner.set(object.ppn, OBJECT | number);
         number
     }
 
     /// A live page moved: one update, however many share it.
     pub(crate) fn moved(&mut self, from: Ppn, to: Ppn) {
-        let owner = std::mem::replace(&mut self.owner[from.0 as usize], NONE);
-        self.owner[to.0 as usize] = owner;
+        let owner = self.owner.replace(from.0, NONE);
+        self.owner.set(to.0, owner);
         if owner & OBJECT == 0 {
-            self.to[owner as usize] = to.0;
+            self.to.set(owner, to.0);
         } else {
             self.objects[(owner & !OBJECT) as usize].ppn = to.0;
         }
@@ -178,11 +179,16 @@ impl Map {
 
     /// The entry of a logical page as a checkpoint has it, with objects numbered by `renumber`.
     pub(crate) fn entry(&self, lpn: u32, renumber: &[u32]) -> u32 {
-        match self.to[lpn as usize] {
+        match self.to.get(lpn) {
             NONE => NONE,
             entry if entry & OBJECT != 0 => OBJECT | renumber[(entry & !OBJECT) as usize],
             entry => entry,
         }
+    }
+
+    /// The physical pages of the objects in use.
+    pub(crate) fn shared_pages(&self) -> impl Iterator<Item = u32> + '_ {
+        self.objects.iter().filter(|object| object.refs > 0).map(|object| object.ppn)
     }
 
     /// Objects in use without their gaps, and the new number of each.

@@ -10,7 +10,7 @@ use std::fmt;
 
 /// Fewest findings that make a pattern.
 const ENOUGH: usize = 8;
-/// Fewest members on which `parity_q` makes a pattern.
+/// Fewest members on which `parity_q` to `parity_7` make a pattern.
 const Q_MEMBERS: usize = 3;
 /// Of ten stripes that were checked, how many are inconsistent at least if the array as a whole is.
 const OF_TEN: u64 = 9;
@@ -53,7 +53,7 @@ pub enum Pattern {
         /// Stripes that were checked.
         checked: u64,
     },
-    /// Q is wrong on several members.
+    /// Q, or another parity after the first, is wrong on several members.
     ParityQ {
         /// The roles.
         members: Vec<u16>,
@@ -83,7 +83,7 @@ impl fmt::Display for Pattern {
             ),
             Self::ParityQ { members, findings } => write!(
                 f,
-                "Q is wrong in {findings} places on {} members: two data members may be exchanged, or the array was assembled with a wrong order or layout",
+                "Q, or another parity after the first, is wrong in {findings} places on {} members: two data members may be exchanged, or the array was assembled with a wrong order or layout",
                 members.len()
             ),
         }
@@ -110,7 +110,7 @@ pub fn patterns(findings: &[Finding]) -> Vec<(Pattern, Vec<usize>)> {
         if let Some(member) = finding.member {
             by_place.entry((member, finding.chunk_offset, finding.length)).or_default().push(index);
         }
-        if finding.verdict == Verdict::Q {
+        if matches!(finding.verdict, Verdict::Parity(row) if row >= 1) {
             of_q.push(index);
         }
     }

@@ -50,9 +50,10 @@ pub const STATUS_IN_USE: u16 = 0x7C1;
 pub const STATUS_NO_MEMORY: u16 = 0x7C2;
 /// Status: a source of an update has a different checksum.
 pub const STATUS_OTHER_BYTES: u16 = 0x7C3;
-/// Bits 0 and 1 of byte 3082 of Identify Controller: Path, Update and Store are supported, and
-/// stretches.
-pub const HAS_UPDATES: u8 = 1 | 2;
+/// Bit 4 of byte 3082 of Identify Controller: Path, Update, Store and stretches, with sums of
+/// records and interims under keys. Nodes of earlier versions set bits 0 and 1 instead. They have
+/// sums that this version refuses, and refuse those of this version.
+pub const HAS_UPDATES: u8 = 16;
 /// Bit 2 of the same byte: Tagged Write.
 pub const HAS_TAGGED_WRITE: u8 = 4;
 /// Bit 3 of the same byte: Parity Execute knows commands without a pace, and Pace Read says how
@@ -141,4 +142,22 @@ impl<'a> Fields<'a> {
 
 fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
     bytes[at..at + field.len()].copy_from_slice(field);
+}
+
+/// Whether a node with this byte 3082 of Identify Controller makes parity as this version does.
+#[must_use]
+pub fn makes_parity(announced: u8) -> bool {
+    announced & HAS_UPDATES != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_with_other_sums_make_no_parity() {
+        assert!(!makes_parity(1 | 2 | HAS_TAGGED_WRITE | HAS_UNPACED), "an earlier version");
+        assert!(makes_parity(HAS_UPDATES));
+        assert_eq!(HAS_UPDATES & 3, 0, "nor does an earlier version's server ask for them");
+    }
 }

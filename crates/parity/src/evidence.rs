@@ -4,8 +4,12 @@
 //! rivals. This module measures the number of values of the error, its period, and the pairs that
 //! explain the same bytes in a way that happens to disks.
 
+mod chance;
+mod fills;
 mod values;
 
+pub use chance::{Vectors, mistaken_one_in};
+pub use fills::fill_rival;
 pub use values::Values;
 
 use crate::check_matrix::CheckMatrix;
@@ -106,7 +110,8 @@ pub struct Rival {
 /// member that is missing, which is never part of a pair. `accused` is the column that alone
 /// explains the block, if one does; pairs that contain it explain nothing new.
 ///
-/// Codes with other than two rows have no pairs that explain everything: the result is empty.
+/// Codes with other than two rows have no pairs that explain everything: the result is empty. For
+/// more rows see [`fill_rival`].
 ///
 /// # Panics
 /// If there are not as many syndromes as rows, or lengths differ.
@@ -158,14 +163,18 @@ pub fn rivals(
 /// The damaged runs that are long enough to tell, or else the sectors that they touch. `None`
 /// without damage.
 fn telling_runs(first: &[u8], second: &[u8]) -> Option<Vec<Range<usize>>> {
-    let all = runs(first.len(), |at| first[at] != 0 || second[at] != 0);
+    telling_runs_of(runs(first.len(), |at| first[at] != 0 || second[at] != 0), first.len())
+}
+
+/// The same of the damaged runs of a block of so many bytes.
+fn telling_runs_of(all: Vec<Range<usize>>, len: usize) -> Option<Vec<Range<usize>>> {
     let (start, end) = (all.first()?.start, all.last()?.end);
     let long: Vec<_> = all.into_iter().filter(|run| run.len() >= SHORTEST_RUN).collect();
     if !long.is_empty() {
         return Some(long);
     }
     let start = start / SECTOR * SECTOR;
-    let sectors = start..end.next_multiple_of(SECTOR).min(first.len());
+    let sectors = start..end.next_multiple_of(SECTOR).min(len);
     Some(std::iter::once(sectors).collect())
 }
 

@@ -292,12 +292,14 @@ pub fn diagnose_window(
         if let Some(verdict) = verdict(check, &block.verdict, redundancy) {
             let contents: Vec<Option<&[u8]>> =
                 contents.iter().map(|bytes| bytes.map(|bytes| &bytes[at..end])).collect();
+            let found = of_block(check, redundancy, &verdict, &rows, &contents, in_chunk % BLOCK);
+            let is_chance = found.as_ref().is_some_and(|found| found.is_chance);
+            let verdict = if is_chance { Verdict::Ambiguous(verdict.accused()) } else { verdict };
             let certainty = if verdict.accused().is_empty() { Certainty::None } else { Certainty::Likely };
             let mut alternatives = alternatives(&verdict, redundancy);
-            let found = of_block(check, redundancy, &verdict, &rows, &contents, in_chunk % BLOCK);
-            let evidence = found.map(|(evidence, rivals)| {
-                alternatives.extend(rivals);
-                evidence
+            let evidence = found.map(|found| {
+                alternatives.extend(found.rivals);
+                found.evidence
             });
             let evidence = evidence.filter(|_| certainty == Certainty::Likely);
             let next = Diagnosis {

@@ -91,7 +91,7 @@ impl Dial {
                 format!("{address}: serves drives, but has no parity command set of version {version}");
             return Err(NodeError::invalid("node", what));
         }
-        let updates = vendor[10] & wire::HAS_UPDATES == wire::HAS_UPDATES;
+        let updates = wire::makes_parity(vendor[10]);
         let restores = vendor[10] & wire::HAS_TAGGED_WRITE != 0;
         let unpaced = vendor[10] & wire::HAS_UNPACED != 0;
         let mut queue = controller.queue(1, pool::DEPTH).map_err(|error| unreachable(&error))?;

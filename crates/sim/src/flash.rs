@@ -1,5 +1,5 @@
 //! The study of flash: one trace of contents, several schemes of deduplication.
-//! `docs/design/ftl.md` describes the schemes.
+//! `docs/design/flash-study.md` describes the schemes.
 
 mod load;
 mod study;

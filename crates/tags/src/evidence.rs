@@ -1,7 +1,7 @@
 //! Evidence that tags are stale: that the drive was written without them, or that they are of
 //! another time or of another drive.
 //!
-//! Pure. `docs/reference/on-disk/tags.md`, "Stale tags", has the rules and their errors.
+//! Pure. `docs/design/tags.md`, "Stale tags", has the rules and their errors.
 
 use std::fmt;
 

@@ -8,8 +8,8 @@
 //!
 //! A drive in memory has its tags in the same memory: [`TaggedMemory`].
 //!
-//! `docs/reference/on-disk/tags.md` has the byte maps and the reason why no crash leads to a false
-//! finding.
+//! `docs/reference/on-disk/tags.md` has the byte maps, `docs/design/tags.md` the order of writes
+//! and the reason why no crash leads to a false finding.
 
 pub mod adoption;
 mod carrier;

@@ -1,7 +1,7 @@
 //! The state machine between hosts, a drive and its tag file.
 //!
-//! Pure: events go in, actions come out. `docs/reference/on-disk/tags.md` has the order of the
-//! actions, and the reasons.
+//! Pure: events go in, actions come out. `docs/design/tags.md` has the order of the actions, and
+//! the reasons.
 
 mod cache;
 mod checkpoint;

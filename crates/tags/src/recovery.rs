@@ -1,6 +1,6 @@
 //! The state of the blocks in a log after a crash.
 //!
-//! Pure: the table of `docs/reference/on-disk/tags.md`, "Recovery".
+//! Pure: the table of `docs/design/tags.md`, "Recovery".
 
 #[cfg(test)]
 mod plain;

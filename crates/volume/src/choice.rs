@@ -1,6 +1,6 @@
 //! Which way operations of a class go: the faster one, found by trial.
 //!
-//! `docs/design/volumes.md`, *Which way is faster*, has the rule and what it costs.
+//! `docs/design/near-path.md`, *Which way is faster*, has the rule and what it costs.
 
 mod sample;
 

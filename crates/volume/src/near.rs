@@ -1,6 +1,6 @@
 //! Writes whose parity the nodes of the drives make, and when that moves fewer bytes.
 //!
-//! `docs/design/volumes.md`, *Where parity is made*, has the steps and the arithmetic.
+//! `docs/design/near-path.md`, *Where parity is made*, has the steps and the arithmetic.
 
 use crate::choice::Choice;
 use crate::log::{Kind, Record};

@@ -60,7 +60,7 @@ impl Plan {
     }
 }
 
-/// A named scheme. `docs/design/ftl.md` says what each does.
+/// A named scheme. `docs/design/flash-study.md`, *Schemes*, says what each does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
     /// No deduplication.

@@ -1,9 +1,9 @@
 //! Logical pages that wait for a look at their contents.
 
+use crate::table::{NONE, Table};
+
 /// No logical page: the end of the list.
-const END: u32 = u32::MAX;
-/// Stands in [`Waiting::before`] for a logical page that does not wait.
-const ABSENT: u32 = u32::MAX - 1;
+const END: u32 = u32::MAX - 1;
 
 /// LPNs in the order of their writes: a list through two tables, 8 bytes an LPN from the start. It
 /// has room for every LPN once, so it is never full, and each operation takes the same time however
@@ -14,7 +14,9 @@ const ABSENT: u32 = u32::MAX - 1;
 /// it is indexed before they are looked up.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    before: Vec<u32>,
+    /// [`NONE`] for a logical page that does not wait.
+    before: Table,
+    /// Read for pages that wait alone.
     after: Vec<u32>,
     first: u32,
     last: u32,
@@ -24,8 +26,8 @@ pub(super) struct Waiting {
 impl Waiting {
     /// Room for so many logical pages, fewer than 2^31.
     pub(super) fn new(logical: u32) -> Self {
-        let n = logical as usize;
-        Self { before: vec![ABSENT; n], after: vec![END; n], first: END, last: END, len: 0 }
+        let (before, after) = (Table::new(logical), vec![0; logical as usize]);
+        Self { before, after, first: END, last: END, len: 0 }
     }
 
     /// A logical page was written: it waits, after all others.
@@ -36,7 +38,8 @@ impl Waiting {
 
     /// Puts a logical page between two that follow each other.
     fn link(&mut self, before: u32, lpn: u32, after: u32) {
-        (self.before[lpn as usize], self.after[lpn as usize]) = (before, after);
+        self.before.set(lpn, before);
+        self.after[lpn as usize] = after;
         self.join(before, lpn);
         self.join(lpn, after);
         self.len += 1;
@@ -48,20 +51,25 @@ impl Waiting {
             Some(next) => *next = after,
             None => self.first = after,
         }
-        match self.before.get_mut(after as usize) {
-            Some(previous) => *previous = before,
-            None => self.last = before,
+        if (after as usize) < self.before.len() {
+            self.before.set(after, before);
+        } else {
+            self.last = before;
         }
     }
 
     /// A logical page waits no more, if it did.
     pub(super) fn remove(&mut self, lpn: u32) {
         // Without room for any, none waits.
-        let Some(&before) = self.before.get(lpn as usize).filter(|before| **before != ABSENT) else {
+        if self.before.len() == 0 {
             return;
-        };
+        }
+        let before = self.before.get(lpn);
+        if before == NONE {
+            return;
+        }
         self.join(before, self.after[lpn as usize]);
-        self.before[lpn as usize] = ABSENT;
+        self.before.set(lpn, NONE);
         self.len -= 1;
     }
 
@@ -86,7 +94,7 @@ impl Waiting {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        4 * (self.before.capacity() + self.after.capacity()) as u64
+        4 * (self.before.len() + self.after.len()) as u64
     }
 }
 

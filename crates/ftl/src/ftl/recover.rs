@@ -9,8 +9,9 @@ use super::{Config, Ftl};
 use crate::content::Bytes;
 use crate::error::FtlError;
 use crate::journal::{Found, NandJournal, Record};
-use crate::map::entry_of;
+use crate::map::{Owner, entry_of};
 use crate::progress::Progress;
+use crate::table::NONE;
 use crate::tag::{Tag, Tails, generation_of};
 use crate::victim::Greedy;
 use facts::{Copies, Fact, Facts};
@@ -177,7 +178,7 @@ pub fn recover_telling<N: Nand<Page: Bytes, Oob = Tag>>(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Ftl<N, NandJournal, N::Page>, FtlError> {
     let mut journal = NandJournal::new(nand.geometry(), config.logical);
-    let found = journal.load(&mut nand, progress)?;
+    let mut found = journal.load(&mut nand, progress)?;
     let since = found.checkpoint.seq;
     let mut known =
         Knowledge { highest: since.max(found.highest), doubt: found.doubt, ..Knowledge::default() };
@@ -187,12 +188,8 @@ pub fn recover_telling<N: Nand<Page: Bytes, Oob = Tag>>(
     let none_new = scan(&mut ftl, &found, &mut known, accept_lost_tags, progress)?;
     known.facts.settle(&found.records);
     known.copies.settle();
-    restore_map(&mut ftl, &found, &mut known, accept_lost_tags, progress)?;
+    let live = restore_map(&mut ftl, &mut found, &mut known, accept_lost_tags, progress)?;
     let geometry = ftl.nand.geometry();
-    let mut live = vec![0; geometry.blocks as usize];
-    for page in (0..geometry.pages()).map(Ppn) {
-        live[geometry.block_of(page).0 as usize] += u32::from(ftl.map.owner(page).is_some());
-    }
     let first = crate::journal::Journal::<N>::reserved(&ftl.journal);
     for block in first..geometry.blocks {
         let entry = found.checkpoint.blocks[block as usize];
@@ -222,19 +219,21 @@ pub fn recover_telling<N: Nand<Page: Bytes, Oob = Tag>>(
     Ok(ftl)
 }
 
-/// Settles what each logical page holds.
+/// Settles what each logical page holds; the number of pages of each block that hold something.
+/// The table of the checkpoint is used up.
 fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
     ftl: &mut Ftl<N, NandJournal, N::Page>,
-    found: &Found,
+    found: &mut Found,
     known: &mut Knowledge,
     accept_lost_tags: bool,
     progress: &mut dyn FnMut(Progress),
-) -> Result<(), FtlError> {
+) -> Result<Vec<u32>, FtlError> {
     let geometry = ftl.nand.geometry();
     let since = found.checkpoint.seq;
     // Objects come first: a page may be its first owner's and shared, if the record of its first
-    // owner was lost. Pages of one owner are kept until then.
-    let mut own = vec![u32::MAX; found.checkpoint.table.len()];
+    // owner was lost. Pages of one owner wait until then in the table of the checkpoint, each in
+    // the entry that it was settled from: a second table of this size takes a second of start-up
+    // for each TiB.
     let mut lost = Vec::new();
     let nothing_new = known.facts.are_none();
     for lpn in 0..found.checkpoint.table.len() as u32 {
@@ -287,9 +286,10 @@ fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
         if settled.is_none() && !trimmed {
             settled = at_checkpoint(lpn, found, known, geometry);
         }
+        let mut own = NONE;
         match settled {
             None => {}
-            Some(Target::Own(page)) => own[lpn as usize] = page.0,
+            Some(Target::Own(page)) => own = page.0,
             Some(Target::Shared(page, birth)) => drop(ftl.map.share(lpn, page, birth)),
             Some(Target::Lost) => {
                 ftl.pass_over(FtlError::ContentLost(lpn), accept_lost_tags)?;
@@ -297,8 +297,10 @@ fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
                 lost.push(lpn);
             }
         }
+        found.checkpoint.table[lpn as usize] = own;
     }
-    for (lpn, page) in (0..).zip(own).filter(|(_, page)| *page != u32::MAX) {
+    let settled = found.checkpoint.table.iter().copied().zip(0..);
+    for (page, lpn) in settled.filter(|(page, _)| *page != NONE) {
         match ftl.map.owner(Ppn(page)) {
             Some(_) => ftl.map.share(lpn, Ppn(page), 0),
             None => ftl.map.point(lpn, Ppn(page)),
@@ -317,7 +319,14 @@ fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
         shared = Some(page);
         ftl.map.share(lpn, page, known.highest + 2 * NUMBERS_AHEAD);
     }
-    Ok(())
+    // Pages that hold something, by block. Only entries that are in use are looked at.
+    let mut live = vec![0; geometry.blocks as usize];
+    let of_one = found.checkpoint.table.iter().copied().filter(|page| *page != NONE);
+    let of_one = of_one.filter(|page| matches!(ftl.map.owner(Ppn(*page)), Some(Owner::Lpn(_))));
+    for page in of_one.chain(ftl.map.shared_pages()) {
+        live[geometry.block_of(Ppn(page)).0 as usize] += 1;
+    }
+    Ok(live)
 }
 
 /// Where a logical page's content of the checkpoint is now.

@@ -46,7 +46,12 @@ impl Image<'_> {
         out.extend(self.geometry.blocks.to_le_bytes());
         out.extend(self.geometry.pages_per_block.to_le_bytes());
         out.extend(self.stats.kept().iter().flat_map(|n| n.to_le_bytes()));
-        out.extend((0..self.map.logical()).flat_map(|lpn| self.map.entry(lpn, &renumber).to_le_bytes()));
+        out.reserve_exact(
+            4 * self.map.logical() as usize + 16 * objects.len() + 8 * self.geometry.blocks as usize,
+        );
+        for lpn in 0..self.map.logical() {
+            out.extend_from_slice(&self.map.entry(lpn, &renumber).to_le_bytes());
+        }
         for object in objects {
             out.extend(object.ppn.to_le_bytes());
             out.extend([0; 4]);
@@ -124,6 +129,13 @@ impl Fields<'_> {
         self.bytes().map(u32::from_le_bytes)
     }
 
+    /// So many words. A drive of 1 TiB has 2^28 of them, so that they are not taken one by one.
+    fn words(&mut self, len: u32) -> Option<Vec<u32>> {
+        let (words, rest) = self.0.split_at_checked(4 * len as usize)?;
+        self.0 = rest;
+        Some(words.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect())
+    }
+
     fn long(&mut self) -> Option<u64> {
         self.bytes().map(u64::from_le_bytes)
     }
@@ -153,7 +165,7 @@ impl Loaded {
         for number in &mut kept {
             *number = fields.long()?;
         }
-        let table = (0..limits.logical).map(|_| fields.word()).collect::<Option<Vec<_>>>()?;
+        let table = fields.words(limits.logical)?;
         let object = |_| {
             let (ppn, _, birth) = (fields.word()?, fields.word()?, fields.long()?);
             limits.holds_data(ppn).then_some(Object { ppn, refs: 0, birth })

@@ -129,13 +129,6 @@ pub struct ErrorFigures {
     pub mistaken_one_in: u64,
 }
 
-/// `255^values / members`, rounded down, at most `u64::MAX`: the reciprocal of the chance of R12.
-fn mistaken_one_in(values: u32, members: u64) -> u64 {
-    255_u128
-        .checked_pow(values)
-        .map_or(u64::MAX, |all| (all / u128::from(members)).try_into().unwrap_or(u64::MAX))
-}
-
 impl ErrorFigures {
     pub(super) fn of(evidence: &Evidence) -> Self {
         Self {
@@ -145,7 +138,7 @@ impl ErrorFigures {
             period: evidence.period,
             live_pairs: evidence.rivals,
             pairs: evidence.pairs,
-            mistaken_one_in: mistaken_one_in(evidence.values.count(), u64::from(evidence.members)),
+            mistaken_one_in: evidence.mistaken_one_in(),
         }
     }
 }
@@ -248,18 +241,5 @@ impl LostPlace {
             chunk_offset: gap.start,
             length: gap.len,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::mistaken_one_in;
-
-    #[test]
-    fn the_chance_of_a_mistake_is_that_of_r12() {
-        assert_eq!(mistaken_one_in(1, 24), 10);
-        // 6e-9, the figure of the rule.
-        assert_eq!(mistaken_one_in(4, 24), 176_177_109);
-        assert_eq!(mistaken_one_in(255, 24), u64::MAX);
     }
 }

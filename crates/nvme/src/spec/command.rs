@@ -2,8 +2,8 @@
 //!
 //! The effects log, the optional commands of Identify, the dispatch and the checks of a command all
 //! come from its row. A new command is a row here and a function in
-//! [`controller`](crate::controller), for which the compiler asks; `ARCHITECTURE.md` lists the
-//! other places.
+//! [`controller`](crate::controller), for which the compiler asks;
+//! `docs/how-to/add-an-nvme-command.md` lists the other places.
 
 use super::opcode::{FABRICS, admin, fabrics, io};
 

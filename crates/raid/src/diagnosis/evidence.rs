@@ -3,12 +3,19 @@
 use super::{Alternative, BLOCK, Verdict};
 use pumice_parity::array_layout::Redundancy;
 use pumice_parity::check_matrix::CheckMatrix;
-use pumice_parity::evidence::{ErrorShape, GAP, Rival, RivalKind, Values, repeats_where_damaged, rivals};
+use pumice_parity::evidence::{
+    ErrorShape, GAP, Rival, RivalKind, Values, Vectors, fill_rival, mistaken_one_in, repeats_where_damaged,
+};
 use pumice_parity::locate::error_values;
 use pumice_units::Role;
 
-/// Different values that an error must take to be strong evidence (R12).
+/// Different values that an error must take to be strong evidence with one equation to spare (R12).
 const ENOUGH_VALUES: u32 = 4;
+/// Strong evidence is mistaken less often than once in so many (R12).
+const ENOUGH: u64 = 100_000_000;
+/// Members are named at all if that is mistaken less often than once in so many, with three
+/// equations or more (R12).
+const LIKELY: u64 = 1_000;
 /// Bytes of a small error, at most (R12).
 const SMALL: u32 = 8;
 /// The span of a small error: a sector.
@@ -42,6 +49,12 @@ pub struct Evidence {
     pub pairs: u32,
     /// Members that are present in the stripe.
     pub members: u32,
+    /// The syndromes over its blocks.
+    vectors: Vectors,
+    /// Members that are named.
+    named: u32,
+    /// Equations that the named members do not use up.
+    spare: u32,
     /// Each run of its blocks has enough values.
     enough: bool,
     /// Part of a block is missing.
@@ -77,8 +90,24 @@ impl Evidence {
         !self.enough && self.is_small()
     }
 
+    /// The reciprocal of the chance that other members, damaged at random in the same bytes, look
+    /// like the named ones (R12), rounded down; 0 if there is no bound.
+    #[must_use]
+    pub fn mistaken_one_in(&self) -> u64 {
+        // Errors that are multiples of each other say the same at every place.
+        let vectors = if self.vectors.rank() < self.named { 1 } else { self.vectors.count() };
+        mistaken_one_in(self.members, self.named, self.spare, vectors)
+    }
+
+    fn has_enough(&self) -> bool {
+        // Four values are what is needed for up to 42 members, and were the rule before it was
+        // computed.
+        self.spare == 1 && self.named == 1 && self.vectors.count() >= ENOUGH_VALUES
+            || self.mistaken_one_in() >= ENOUGH
+    }
+
     fn is_small(&self) -> bool {
-        self.bytes <= SMALL && self.last - self.first < SMALL_SPAN
+        self.named == 1 && self.bytes <= SMALL && self.last - self.first < SMALL_SPAN
     }
 
     /// Notes that part of the block is missing.
@@ -103,10 +132,9 @@ impl Evidence {
 
     pub(super) fn append(&mut self, next: &Self) {
         let values = self.values.union(&next.values);
-        self.enough = match self.runs_into(next) {
-            true => values.count() >= ENOUGH_VALUES,
-            false => self.enough && next.enough,
-        };
+        let both = self.enough && next.enough;
+        self.vectors = self.vectors.union(&next.vectors);
+        self.enough = if self.runs_into(next) { self.has_enough() } else { both };
         self.bytes += next.bytes;
         self.values = values;
         self.period = self.period.filter(|period| next.period == Some(*period));
@@ -117,8 +145,17 @@ impl Evidence {
     }
 }
 
-/// The evidence of one block, and its live rivals as alternatives. `None` if no contents are given,
-/// or they contradict the syndromes.
+/// The evidence of one block.
+pub(super) struct Found {
+    pub(super) evidence: Evidence,
+    /// The live rivals.
+    pub(super) rivals: Vec<Alternative>,
+    /// The bytes are too few to name members at all (R12).
+    pub(super) is_chance: bool,
+}
+
+/// Measures the evidence of one block. `None` if no contents are given, or they contradict the
+/// syndromes.
 pub(super) fn of_block(
     check: &CheckMatrix,
     redundancy: &Redundancy,
@@ -126,7 +163,7 @@ pub(super) fn of_block(
     syndromes: &[&[u8]],
     contents: &[Option<&[u8]>],
     at: usize,
-) -> Option<(Evidence, Vec<Alternative>)> {
+) -> Option<Found> {
     if contents.is_empty() || check.rows() < 2 {
         return None;
     }
@@ -142,45 +179,68 @@ pub(super) fn of_block(
     if !fits {
         return None;
     }
-    let accused = match verdict.accused().as_slice() {
-        [role] => Some(role.index()),
-        _ => None,
-    };
+    let named: Vec<usize> = verdict.accused().iter().map(|role| role.index()).collect();
+    let accused = if let [column] = named.as_slice() { Some(*column) } else { None };
     if let (Redundancy::Copies, None) = (redundancy, accused) {
         return None;
     }
-    let (live, named) = match (redundancy, accused) {
+    let errors = error_values(check, &named, syndromes);
+    let (live, rivals) = match (redundancy, accused) {
         (Redundancy::Copies, Some(column)) => filled_alike(check, column, syndromes, contents),
+        (Redundancy::Parity(parities), _) if !has_pairs(check) && !named.is_empty() => {
+            let rank = Vectors::of(syndromes).rank() as usize;
+            let size = (check.any_independent() + rank).saturating_sub(named.len());
+            fill_rival(check, contents, (&named, errors.as_ref()?), size, parities)
+                .map_or_else(Default::default, |rival| (1, vec![alternative(&rival)]))
+        }
         _ => {
-            let live = rivals(check, syndromes, contents, accused);
+            let live = pumice_parity::evidence::rivals(check, syndromes, contents, accused);
             (live.len(), live.iter().take(NAMED).map(alternative).collect())
         }
     };
     let error = match accused {
-        Some(column) => error_values(check, &[column], syndromes)?.remove(0),
-        // No member is named: the evidence is not used, the rivals are.
-        None => syndromes[0].iter().zip(syndromes[1]).map(|(a, b)| a | b).collect(),
+        Some(_) => errors?.remove(0),
+        // No member is named, or several: the damaged places count.
+        None => damaged(syndromes),
     };
     let shape = ErrorShape::of(&error);
     let present = contents.iter().flatten().count() as u32;
     let others = present.saturating_sub(u32::from(accused.is_some()));
     let border = |at: Option<usize>| at.map_or(0, |at| at as u32);
-    Some((
-        Evidence {
-            bytes: shape.bytes,
-            values: shape.values,
-            period: shape.period,
-            rivals: live as u32,
-            pairs: others * others.saturating_sub(1) / 2,
-            members: present,
-            enough: shape.values.count() >= ENOUGH_VALUES,
-            partly_unread: false,
-            first: border(shape.runs.first().map(|run| at + run.start)),
-            last: border(shape.runs.last().map(|run| at + run.end - 1)),
-            blocks: 1,
-        },
-        named,
-    ))
+    let is_code = *redundancy != Redundancy::Copies && !has_pairs(check);
+    // Of copies the bound of one spare equation is given, which is larger.
+    let independent = if is_code { check.any_independent() } else { 2 };
+    let mut evidence = Evidence {
+        bytes: shape.bytes,
+        values: shape.values,
+        period: shape.period,
+        rivals: live as u32,
+        pairs: others * others.saturating_sub(1) / 2,
+        members: present,
+        vectors: Vectors::of(syndromes),
+        named: named.len() as u32,
+        spare: independent.saturating_sub(named.len()) as u32,
+        enough: false,
+        partly_unread: false,
+        first: border(shape.runs.first().map(|run| at + run.start)),
+        last: border(shape.runs.last().map(|run| at + run.end - 1)),
+        blocks: 1,
+    };
+    evidence.enough = evidence.has_enough();
+    let is_chance = is_code && !named.is_empty() && evidence.mistaken_one_in() < LIKELY;
+    Some(Found { evidence, rivals, is_chance })
+}
+
+/// Whether every pair of members explains everything, as in RAID-6: two equations, of which any two
+/// columns are independent. Of a matrix of which nothing is known, that is assumed.
+fn has_pairs(check: &CheckMatrix) -> bool {
+    check.rows() == 2 && check.any_independent() != 1
+}
+
+/// A byte that is not zero at each damaged place.
+fn damaged(syndromes: &[&[u8]]) -> Vec<u8> {
+    let at = |at: usize| syndromes.iter().fold(0, |sum, row| sum | row[at]);
+    (0..syndromes[0].len()).map(at).collect()
 }
 
 /// Of copies: the others agree because the same fill was written over them (R17). Their number as a

@@ -1,4 +1,4 @@
-//! Which way an operation goes that can be near: `docs/design/volumes.md`, *Which way is faster*.
+//! Which way an operation goes that can be near: `docs/design/near-path.md`, *Which way is faster*.
 
 use super::Volume;
 use super::operation::{Kind, Op};

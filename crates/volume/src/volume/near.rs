@@ -1,4 +1,4 @@
-//! The steps of operations on the near way: `docs/design/volumes.md`, *Where parity is made*.
+//! The steps of operations on the near way: `docs/design/near-path.md`, *Where parity is made*.
 
 use super::Volume;
 use super::operation::{Kind, Op, Phase};

@@ -1,5 +1,5 @@
 //! Stretches: neighbouring windows of a member that its node and the others restore together, so
-//! that the host sends a few commands for all of them. `docs/design/volumes.md`, *Stretches*.
+//! that the host sends a few commands for all of them. `docs/design/near-path.md`, *Stretches*.
 //!
 //! Whatever goes wrong: nothing of a stretch counts before its end, and its windows are restored
 //! one by one.

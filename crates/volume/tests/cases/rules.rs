@@ -125,6 +125,45 @@ fn a_stretch_reads_no_bad_blocks() {
     needs(Rule::StretchAvoidsBad, 24, a_member_is_rebuilt_over_bad_blocks);
 }
 
+/// A full stripe over blocks that are listed as bad is answered, and then the process that serves
+/// the volume dies, before the lists without them are durable. The drives keep what they have.
+fn a_full_stripe_over_bad_blocks_is_answered(seed: u64, omit: Option<Rule>) {
+    let level = if seed % 4 < 2 { Level::Raid5 } else { Level::Raid6 };
+    let setup = Setup { level, layout: SYMMETRIC, disks: 5, chunk: 4096, stripes: 8, log: true, near: true };
+    let mut world = started(seed, &setup, omit);
+    fill(&mut world);
+    let stripe = world.geometry.stripe_bytes();
+    let torn = seed % 8;
+    let whole = Request::Write { offset: torn * stripe, len: stripe, fua: false };
+    world.submit(whole);
+    while !world.stores_wait() {
+        assert!(world.step(), "seed {seed}: it stands still");
+    }
+    world.crash();
+    let lost = world.geometry.stripe(StripeIndex(torn)).data[seed as usize % 3];
+    world.disks[lost.index()].lost = true;
+    world.may_be_unreadable = true;
+    starts(&mut world, seed);
+    world.verify();
+    world.join(lost);
+    world.verify();
+    world.submit(whole);
+    while world.model.under_way() > 0 {
+        assert!(world.step(), "seed {seed}: it stands still");
+    }
+    let unreadable = world.model.unreadable;
+    world.disks.iter_mut().for_each(|disk| disk.flush());
+    world.crash();
+    starts(&mut world, seed);
+    world.verify();
+    assert_eq!(world.model.unreadable, unreadable, "seed {seed}");
+}
+
+#[test]
+fn a_full_stripe_over_bad_blocks_is_logged_with_its_blocks() {
+    needs(Rule::MendedHasBlocks, 24, a_full_stripe_over_bad_blocks_is_answered);
+}
+
 /// Two members are rebuilt, and the second comes when the first is restored in part.
 fn a_second_member_is_rebuilt_beside_the_first(seed: u64, omit: Option<Rule>) {
     let (level, near) = (Level::Raid6, true);
