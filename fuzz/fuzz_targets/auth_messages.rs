@@ -36,7 +36,8 @@ fn seed(number: &mut u8) -> Seed {
     Seed::new(&bytes)
 }
 
-/// What is read is written again as the same bytes, where those are all of it.
+/// Parses texts and messages, and writes them again: the same bytes, if the bytes read are all of
+/// the message.
 fn texts_and_messages(data: &[u8]) {
     if let Ok(envelope) = FromHost::parse(data) {
         let again = match &envelope.message {

@@ -11,7 +11,7 @@ const SHAPE: Geometry =
 
 type Flash = Coded<MemoryNand<Vec<u8>, Vec<u8>>>;
 
-/// What the fuzzer changes.
+/// Structures that the fuzzer changes.
 #[derive(Clone, Copy, PartialEq)]
 enum Target {
     Tags,

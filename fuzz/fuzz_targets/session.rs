@@ -45,7 +45,7 @@ impl Windows for Room {
     }
 }
 
-/// What the drive knows of who may do what.
+/// A drive that knows the controllers that may not write.
 struct Drive<'s> {
     shared: &'s Shared,
     full: bool,

@@ -1,5 +1,5 @@
-//! What the targets share: checksums that fit, so that the fuzzer comes past them, and devices made
-//! of its bytes.
+//! Code that the targets share: checksums that fit, so that the fuzzer comes past them, and devices
+//! made of its bytes.
 
 use std::io;
 
@@ -75,7 +75,7 @@ pub struct Device<'a> {
     pub size: u64,
     /// Places and what is there; the first that covers a byte counts.
     pub pieces: Vec<(u64, Vec<u8>)>,
-    /// What is everywhere else.
+    /// Bytes everywhere else, over and over.
     pub filling: &'a [u8],
 }
 
@@ -160,7 +160,7 @@ impl<'a> Bytes<'a> {
         some
     }
 
-    /// Whether there are none any more.
+    /// Returns whether there are none any more.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -14,7 +14,8 @@
 //! cargo xtask volume-cases --seeds N   crashes of volumes, from N seeds
 //! cargo xtask kill-tags --rounds N   kill -9 of a node with tags under a load that verifies
 //! cargo xtask kill-flash --rounds N  kill -9 of a node with a flash drive under a load that verifies
-//! cargo xtask tidy     rules of the house that no linter knows
+//! cargo xtask tidy     rules of the house that no linter knows; --print lists floors and crates
+//! cargo xtask lines    lines of code of the product, by crate; --at REV compares with a revision
 //! ```
 
 mod e2e;
@@ -43,10 +44,11 @@ fn main() -> ExitCode {
         "volume-cases" => volume_cases(&rest),
         "kill-tags" => kill_rounds("kill-tags", "100", "kills::", &rest),
         "kill-flash" => kill_rounds("kill-flash", "50", "flash::what_was", &rest),
-        "tidy" => tidy::tidy(),
+        "tidy" => tidy::tidy(&rest),
+        "lines" => tidy::lines(&rest),
         _ => {
             eprintln!(
-                "usage: cargo xtask setup|check|test|e2e|hostile|pairs|repair-cases|settle-sim|ftl-cases|volume-cases|kill-tags|kill-flash|bench|tidy"
+                "usage: cargo xtask setup|check|test|e2e|hostile|pairs|repair-cases|settle-sim|ftl-cases|volume-cases|kill-tags|kill-flash|bench|tidy|lines"
             );
             return ExitCode::from(2);
         }
@@ -65,7 +67,7 @@ fn check() -> Result<(), Failed> {
     cargo(&["fmt", "--all", "--check"], &[])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"], &[])?;
     cargo(&["doc", "--workspace", "--no-deps", "--quiet"], &[("RUSTDOCFLAGS", "--deny warnings")])?;
-    tidy::tidy()
+    tidy::tidy(&[])
 }
 
 /// Every test. As root, or in CI, what they need is installed first; elsewhere the tests that lack

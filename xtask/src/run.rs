@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-/// What failed.
+/// Failure of a task.
 #[derive(Debug)]
 pub(crate) struct Failed(pub(crate) String);
 

@@ -1,4 +1,4 @@
-//! What the tests need from the system, installed by package name.
+//! Programs that the tests need from the system, installed by package name.
 
 use crate::run::{Failed, run, say};
 use std::os::unix::fs::MetadataExt;
@@ -8,7 +8,7 @@ use std::process::Command;
 /// A program, and the Debian package that has it.
 type Program = (&'static str, &'static str);
 
-/// What `cargo test` uses.
+/// Programs for `cargo test`.
 const TESTS: [Program; 2] = [
     // The judge of superblocks that our writer makes.
     ("mdadm", "mdadm"),
@@ -16,8 +16,8 @@ const TESTS: [Program; 2] = [
     ("zstd", "zstd"),
 ];
 
-/// What the tests against a real Linux kernel use besides: the machine that it runs in, and what
-/// runs there beside it.
+/// More programs for the tests against a real Linux kernel: the machine that it runs in, and its
+/// companions.
 const E2E: [Program; 9] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("busybox", "busybox-static"),
@@ -31,7 +31,7 @@ const E2E: [Program; 9] = [
     ("xz", "xz-utils"),
 ];
 
-/// Whether this process may install packages: as root, or in CI.
+/// Returns whether this process may install packages: as root, or in CI.
 pub(crate) fn may_install() -> bool {
     std::env::var_os("CI").is_some() || std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
 }

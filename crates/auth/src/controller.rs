@@ -28,7 +28,7 @@ pub struct Controller {
     state: State,
 }
 
-/// What to do with an Authentication Send.
+/// Next step after an Authentication Send.
 #[derive(Debug)]
 #[must_use]
 pub enum Step {
@@ -40,18 +40,18 @@ pub enum Step {
     End,
 }
 
-/// What to answer to an Authentication Receive.
+/// Answer to an Authentication Receive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub struct Answer {
     /// The message, no longer than the room. [`Controller::proof`] may have changed: what it says
     /// holds once the answer is on its way.
     pub message: Vec<u8>,
-    /// Whether the connection ends after the answer. [`Controller::failure`] says why.
+    /// True if the connection ends after the answer. [`Controller::failure`] says why.
     pub end: bool,
 }
 
-/// What is chosen in an exchange, and what the host is to answer.
+/// Values chosen in an exchange.
 #[derive(Debug)]
 struct Exchange {
     hash: Hash,
@@ -96,14 +96,14 @@ impl Controller {
         }
     }
 
-    /// What the host has proven, if it has. It stays while the host authenticates again, and ends
-    /// with a failure.
+    /// The proof that the host has given, if any. It stays while the host authenticates again, and
+    /// ends with a failure.
     #[must_use]
     pub fn proof(&self) -> Option<&Proof> {
         self.proof.as_ref()
     }
 
-    /// Why the queue is refused, if it is.
+    /// Reason for refusing the queue, if it is refused.
     #[must_use]
     pub fn failure(&self) -> Option<&Failure> {
         match &self.state {
@@ -112,13 +112,13 @@ impl Controller {
         }
     }
 
-    /// When the next step is late, if one is awaited.
+    /// Deadline of the next step, if one is awaited.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         self.patience.deadline()
     }
 
-    /// Whether the connection must end because the next step is late.
+    /// Returns whether the connection must end because the next step is late.
     pub fn expire(&mut self, now: u64) -> bool {
         let over = self.patience.is_over(now);
         if over {
@@ -307,7 +307,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Takes the state out. Whoever forgets to set another one leaves a queue that is refused.
+    /// Takes the state out. A caller that forgets to set another one leaves the queue refused.
     fn leave(&mut self) -> State {
         std::mem::replace(&mut self.state, State::Refusing(Failure::OutOfTurn("message")))
     }

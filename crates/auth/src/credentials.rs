@@ -15,7 +15,7 @@ pub struct Credentials {
     controller_keys: Vec<TransformedKey>,
 }
 
-/// Why keys cannot be used together.
+/// Keys that cannot be used together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialsError {
     /// There is no host key.

@@ -1,4 +1,4 @@
-//! What both ends have in common: deadlines, sequence numbers, computations, proofs.
+//! Common parts of both ends: deadlines, sequence numbers, computations, proofs.
 
 use crate::failure::Failure;
 use crate::group::{Agreement, Exponent, Group};
@@ -15,17 +15,18 @@ pub fn step_limit(kato_ms: u32) -> u64 {
     if kato_ms == 0 { WITHOUT_KATO } else { u64::from(kato_ms) * 1_000_000 }
 }
 
-/// What an exchange showed.
+/// Result of a successful exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proof {
     /// The hash of the responses.
     pub hash: Hash,
     /// The group.
     pub group: Group,
-    /// Whether the controller has proven itself too.
+    /// True if the controller has proven itself too.
     pub mutual: bool,
-    /// Which key the peer proved: 0 the current one, 1 the next one. At a controller it is the key
-    /// of the host. At a host it is the key of the controller, or 0 if that did not prove itself.
+    /// Key that the peer proved: 0 the current one, 1 the next one. At a controller it is the
+    /// key of the host. At a host it is the key of the controller, or 0 if the controller did not
+    /// prove itself.
     pub key: usize,
 }
 
@@ -52,12 +53,12 @@ impl Patience {
         self.deadline = None;
     }
 
-    /// When the next step is late.
+    /// Deadline of the next step.
     pub(crate) fn deadline(&self) -> Option<u64> {
         self.deadline
     }
 
-    /// Whether the step is late.
+    /// Returns whether the step is late.
     pub(crate) fn is_over(&self, now: u64) -> bool {
         self.deadline.is_some_and(|deadline| now >= deadline)
     }
@@ -105,7 +106,7 @@ pub struct Job {
     pub(crate) work: Work,
 }
 
-/// What a [`Job`] computes.
+/// Computation of a [`Job`].
 #[derive(Debug)]
 pub(crate) enum Work {
     /// Our public value.
@@ -116,7 +117,7 @@ pub(crate) enum Work {
     Both(Agreement),
 }
 
-/// What a [`Job`] computed.
+/// Result of a [`Job`].
 #[derive(Debug)]
 pub struct Computed {
     pub(crate) number: u64,

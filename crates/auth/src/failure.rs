@@ -1,10 +1,10 @@
-//! Why an exchange failed: exactly, for our log, and as it is told to the peer.
+//! Reasons for the failure of an exchange: exactly, for our log, and as told to the peer.
 
 use crate::group::Group;
 use crate::hash::Hash;
 use crate::message::{Explanation, Malformed, Notice};
 
-/// Why an exchange failed.
+/// Reason for the failure of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The bytes are no message.
@@ -86,7 +86,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// What the peer is told. Nothing if it is told nothing.
+    /// Reason as told to the peer; `None` if the peer is told nothing.
     #[must_use]
     pub fn explanation(&self) -> Option<Explanation> {
         Some(match self {

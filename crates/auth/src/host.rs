@@ -27,7 +27,7 @@ pub struct Host {
     state: State,
 }
 
-/// What to do next.
+/// Next action of the host.
 #[derive(Debug)]
 #[must_use]
 pub enum Action {
@@ -75,8 +75,8 @@ impl Host {
         }
     }
 
-    /// Whether a queue may be used although the controller did not ask for authentication in its
-    /// answer to Connect.
+    /// Allows the queue although the controller did not ask for authentication in its answer to
+    /// Connect.
     ///
     /// # Errors
     ///
@@ -90,26 +90,26 @@ impl Host {
         Err(Failure::NotRequired)
     }
 
-    /// What the ends have proven, if they have. It stays during a new exchange, and ends with a
+    /// Proof of the ends, if they have given it. It stays during a new exchange, and ends with a
     /// failure.
     #[must_use]
     pub fn proof(&self) -> Option<&Proof> {
         self.proof.as_ref()
     }
 
-    /// Why the controller is refused, or why it refused us.
+    /// Reason for refusing the controller, or the controller's reason for refusing us.
     #[must_use]
     pub fn failure(&self) -> Option<&Failure> {
         if let State::Closed(failure) = &self.state { Some(failure) } else { None }
     }
 
-    /// When the next step is late, if one is awaited.
+    /// Deadline of the next step, if one is awaited.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         self.patience.deadline()
     }
 
-    /// Whether the connection must end because the next step is late.
+    /// Returns whether the connection must end because the next step is late.
     pub fn expire(&mut self, now: u64) -> bool {
         let over = self.patience.is_over(now);
         if over {
@@ -262,7 +262,7 @@ impl Host {
         Ok(Action::Finish(success2(self.transaction.unwrap_or_default())))
     }
 
-    /// Takes the state out. Whoever forgets to set another one leaves a queue that is closed.
+    /// Takes the state out. A caller that forgets to set another one leaves the queue closed.
     fn leave(&mut self) -> State {
         std::mem::replace(&mut self.state, State::Closed(Failure::OutOfTurn("message")))
     }

@@ -1,4 +1,4 @@
-//! Who a host is: keys, DH-HMAC-CHAP at both ends, and the pre-shared keys of TLS.
+//! Authentication of hosts: keys, DH-HMAC-CHAP at both ends, and the pre-shared keys of TLS.
 //!
 //! Pure: bytes come in as slices, time and randomness are arguments, and nothing here opens a file
 //! or a socket. Powers in groups take milliseconds; they come out as jobs that run anywhere.

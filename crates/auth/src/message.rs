@@ -19,7 +19,7 @@ use bytes::Reader;
 /// Bytes of the longest message.
 pub const MAX_MESSAGE: usize = 4096;
 
-/// Why bytes are no message.
+/// Bytes that are no message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// A type and id that this end does not know or does not receive.

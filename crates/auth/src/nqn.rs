@@ -12,7 +12,7 @@ pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Nqn(String);
 
-/// Why a text is no qualified name.
+/// A text that is no qualified name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not an NVMe qualified name: nqn. and 7 to 219 bytes more, all of them visible characters")]
 pub struct NqnError(String);
@@ -41,7 +41,7 @@ impl FromStr for Nqn {
     }
 }
 
-/// Whether a character is seen as itself. Refused are control characters, white space and
+/// Returns whether a character is seen as itself. Refused are control characters, white space and
 /// separators, format characters (Unicode general category Cf), variation selectors, blank letters,
 /// and what is no character.
 fn is_visible(c: char) -> bool {

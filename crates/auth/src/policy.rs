@@ -1,4 +1,4 @@
-//! Which hashes and groups an end takes.
+//! Hashes and groups that an end accepts.
 
 use crate::group::{Ffdhe, Group};
 use crate::hash::Hash;
@@ -12,7 +12,7 @@ pub struct Policy {
     groups: Vec<Group>,
 }
 
-/// Why lists are no policy.
+/// Lists that are no policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// A list is empty.

@@ -22,7 +22,7 @@ impl Secret {
         &self.0
     }
 
-    /// Whether the bytes are these, in a time that depends on the lengths only.
+    /// Returns whether the bytes are these, in a time that depends on the lengths only.
     #[must_use]
     pub fn is(&self, bytes: &[u8]) -> bool {
         self.0.ct_eq(bytes).to_bool()
@@ -58,7 +58,7 @@ impl Seed {
         Self(Secret::new(bytes))
     }
 
-    /// What the bytes are for.
+    /// Cuts the bytes into their parts.
     pub(crate) fn split(self) -> Parts {
         let (challenge, rest) = self.0.expose().split_at(CHALLENGE);
         let (exponent, rest) = rest.split_at(EXPONENT);

@@ -89,7 +89,7 @@ pub enum DirectMemory {
     None,
     /// Room for what is read.
     Room(AlignedBuffer),
-    /// What is written.
+    /// The data to write.
     Bytes(SharedBuffer),
 }
 
@@ -114,7 +114,7 @@ pub enum SteppedCommand {
     Write {
         /// First byte.
         offset: u64,
-        /// What is written.
+        /// The data to write.
         data: SharedBuffer,
         /// The data is on the medium before it completes.
         durable: bool,
@@ -123,7 +123,7 @@ pub enum SteppedCommand {
     Flush,
 }
 
-/// What a user of a [`Stepped`] device is to do.
+/// Next task of the user of a [`Stepped`] device.
 pub enum Step {
     /// Have the kernel carry a request, or carry it out by a thread; then [`Stepped::carried`] with
     /// this number.
@@ -134,7 +134,7 @@ pub enum Step {
     Done {
         /// The caller's identifier of the command.
         token: u64,
-        /// How.
+        /// The outcome.
         result: Result<(), IoError>,
     },
 }
@@ -161,7 +161,7 @@ pub trait Stepped: Send + Sync {
     /// Carries out a step that waits for media.
     fn aside(&self, user: usize, step: u64);
 
-    /// Whether a command, or another step, of the user is under way.
+    /// Returns whether a command, or another step, of the user is under way.
     fn is_busy(&self, user: usize) -> bool;
 
     /// Removes a user, none of whose commands is under way. Others do what it had to do for all.
@@ -170,7 +170,7 @@ pub trait Stepped: Send + Sync {
 
 /// Ranges that are made unreadable on purpose, until they are written.
 pub trait Marks: Send + Sync {
-    /// Whether part of a range is marked: then reads must not bypass the device and use its
+    /// Returns whether part of a range is marked: then reads must not bypass the device and use its
     /// [descriptor](DirectIo::descriptor).
     fn has_marks(&self, offset: u64, len: u64) -> bool;
 
@@ -187,7 +187,7 @@ pub trait Background: Send + Sync {
     /// Approximate bytes that the next piece of work reads and writes; 0 if there is none.
     fn wanted(&self) -> u64;
 
-    /// How long ago the last command arrived or ended.
+    /// Time since the last command arrived or ended.
     fn quiet(&self) -> Duration;
 
     /// Does a piece of work, of at most `most` bytes if it can be divided, and returns the bytes
@@ -205,7 +205,7 @@ impl dyn BlockDevice + '_ {
         self.direct()?.descriptor()
     }
 
-    /// Whether some of a range is marked as unreadable.
+    /// Returns whether some of a range is marked as unreadable.
     #[must_use]
     pub fn has_marks(&self, offset: u64, len: u64) -> bool {
         self.marks().is_some_and(|marks| marks.has_marks(offset, len))
@@ -245,7 +245,7 @@ pub trait BlockDevice: Send + Sync {
         self.logical_block()
     }
 
-    /// Whether writes are refused.
+    /// Returns whether writes are refused.
     fn read_only(&self) -> bool;
 
     /// The preferred units of the medium.
@@ -265,7 +265,7 @@ pub trait BlockDevice: Send + Sync {
         None
     }
 
-    /// Whether reads and writes end at once, without waiting for a medium.
+    /// Returns whether reads and writes end at once, without waiting for a medium.
     fn is_immediate(&self) -> bool {
         false
     }
@@ -331,7 +331,8 @@ pub trait BlockDevice: Send + Sync {
         None
     }
 
-    /// What its flash translation layer did and holds, if it has one. Never waits for a command.
+    /// Counters and content of its flash translation layer, if it has one. Never waits for a
+    /// command.
     fn flash_counts(&self) -> Option<FlashCounts> {
         None
     }

@@ -69,7 +69,8 @@ impl DirectRequest {
         Some(target)
     }
 
-    /// Whether the memory is of the kind, the size and on the border that the operation wants.
+    /// Returns whether the memory is of the kind, the size and on the border that the operation
+    /// wants.
     fn has_memory(&self) -> bool {
         let reads = self.operation == DirectOperation::Read;
         reads == matches!(self.memory, DirectMemory::Room(_)) && self.memory.start(self.len).is_some()
@@ -211,13 +212,13 @@ impl<T> DirectQueue<T> {
         }
     }
 
-    /// Whether it takes no more requests before one has ended.
+    /// Returns whether it takes no more requests before one has ended.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.free.is_empty()
     }
 
-    /// Whether requests are with the kernel, or on their way.
+    /// Returns whether requests are with the kernel, or on their way.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.free.len() < self.flights.len()
@@ -235,7 +236,7 @@ impl<T> DirectQueue<T> {
         }
     }
 
-    /// Whether an accepted request was not yet submitted to the kernel.
+    /// Returns whether an accepted request was not yet submitted to the kernel.
     #[must_use]
     pub fn must_enter(&self) -> bool {
         self.pushed > 0

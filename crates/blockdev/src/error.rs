@@ -74,13 +74,13 @@ impl IoError {
         self.operation
     }
 
-    /// Whether the failure is a lack of room for records beside the medium.
+    /// Returns whether the failure is a lack of room for records beside the medium.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.source.kind() == io::ErrorKind::StorageFull
     }
 
-    /// Whether it tells of writes that were answered and may be lost.
+    /// Returns whether it tells of writes that were answered and may be lost.
     #[must_use]
     pub fn is_lost_writes(&self) -> bool {
         let Some(source) = self.source.get_ref() else { return false };
@@ -94,8 +94,8 @@ impl IoError {
         Self::new(device, operation, offset, length, io::Error::from_raw_os_error(libc::EILSEQ))
     }
 
-    /// Whether an integrity check failed. Such an error is also a
-    /// [media error](Self::is_media_error).
+    /// Returns whether an integrity check failed. Such an error is also a [media
+    /// error](Self::is_media_error).
     #[must_use]
     pub fn is_protection_error(&self) -> bool {
         self.source.raw_os_error() == Some(libc::EILSEQ)
@@ -107,7 +107,7 @@ impl IoError {
         if self.is_media_error() { io::Error::from_raw_os_error(libc::EIO) } else { io::Error::other(self) }
     }
 
-    /// Whether the medium itself failed for these bytes: others may still be readable.
+    /// Returns whether the medium itself failed for these bytes: others may still be readable.
     #[must_use]
     pub fn is_media_error(&self) -> bool {
         matches!(

@@ -20,10 +20,10 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What a drive writes all or nothing.
+/// Bytes that a drive writes all or nothing.
 const SECTOR: usize = 512;
 
-/// What a device has been asked so far.
+/// Requests to a device so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Reads.
@@ -134,7 +134,7 @@ impl FaultyDevice {
         self.state().unwritable.push(bytes);
     }
 
-    /// What it holds now, as reads see it.
+    /// The content now, as reads see it.
     #[must_use]
     pub fn content(&self) -> Vec<u8> {
         self.state().live.clone()
@@ -149,7 +149,7 @@ impl FaultyDevice {
         self.state().live[offset as usize..offset as usize + len].to_vec()
     }
 
-    /// What it has been asked so far.
+    /// The requests so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.state().counts

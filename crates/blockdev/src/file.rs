@@ -33,7 +33,7 @@ pub enum OpenMode {
     ReadWrite,
 }
 
-/// Whether reads and writes pass the page cache.
+/// Use of the page cache by reads and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direct {
     /// Past the page cache if the file system allows it and that means DMA.
@@ -43,10 +43,10 @@ pub enum Direct {
     Off,
 }
 
-/// How a device is opened.
+/// Options for opening a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Whether reads and writes pass the page cache.
+    /// Use of the page cache by reads and writes.
     pub direct: Direct,
 }
 
@@ -115,7 +115,7 @@ impl FileDevice {
         // cache holds of it may be old: md writes past it.
         let in_memory = !is_block_device && system::lives_in_memory(&file);
         let direct = direct && size.is_multiple_of(u64::from(grain)) && !in_memory;
-        // What lives in memory shares no disk. A device whose disks cannot be found out is taken to
+        // A file in memory shares no disk. A device whose disks cannot be found out is taken to
         // share none.
         let disks = if in_memory { BTreeSet::new() } else { disks::below(path).unwrap_or_default() };
         let file = if direct { file } else { buffered(path, file, mode, is_block_device).map_err(fail)? };
@@ -153,8 +153,8 @@ impl FileDevice {
         Self { atomic_unit: bytes, ..self }
     }
 
-    /// Whether another program has an image file locked for writing, as a node locks what it
-    /// serves. A block device is never locked so.
+    /// Returns whether another program has an image file locked for writing, as a node locks what
+    /// it serves. A block device is never locked so.
     ///
     /// # Errors
     /// If that cannot be found out.
@@ -198,8 +198,8 @@ impl FileDevice {
         Ok(self.held_by_kernel()?.then(|| holders::in_use(&self.path)))
     }
 
-    /// Whether the kernel holds the device: md, device mapper, a mount. An image file is never
-    /// held.
+    /// Returns whether the kernel holds the device: md, device mapper, a mount. An image file is
+    /// never held.
     ///
     /// # Errors
     /// If that cannot be found out.

@@ -1,12 +1,12 @@
-//! What a flash translation layer did.
+//! Counters of a flash translation layer.
 
-/// What the flash translation layer of a device did since the format, and what it holds now. Pages
-/// and blocks are those of the layer.
+/// Work of a device's flash translation layer since the format, and its present content. Pages and
+/// blocks are those of the layer.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct FlashCounts {
     /// Pages that hosts wrote.
     pub host_writes: u64,
-    /// Pages that were programmed for them. What the journal programs is not counted.
+    /// Pages that were programmed for them. Pages that the journal programs are not counted.
     pub host_programs: u64,
     /// Pages that garbage collection moved.
     pub copies: u64,

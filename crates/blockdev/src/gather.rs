@@ -71,7 +71,7 @@ pub struct Sum {
 pub struct Gather {
     /// The caller's own number for it.
     pub tag: u64,
-    /// Where the bytes go.
+    /// Destination of the bytes.
     pub buffer: AlignedBuffer,
     /// The pieces.
     pub parts: Vec<Part>,
@@ -260,7 +260,7 @@ impl Gatherer {
     }
 }
 
-/// Whether the ring can read a part as it is: direct I/O, everything aligned.
+/// Returns whether the ring can read a part as it is: direct I/O, everything aligned.
 fn fits_ring(device: &dyn BlockDevice, part: &Part) -> bool {
     device.direct_fd().is_some_and(|direct| {
         let grain = u64::from(direct.grain);

@@ -1,4 +1,4 @@
-//! Who holds a block device, so that it cannot be opened alone.
+//! Holders of a block device, which keep it from being opened alone.
 
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -13,10 +13,10 @@ pub(crate) fn in_use(path: &Path) -> String {
     let known = Path::new("/sys");
     let found =
         std::fs::metadata(path).map(|about| Search { sysfs: known, proc: "/proc".as_ref() }.of(&about));
-    say(found.unwrap_or_default())
+    message(found.unwrap_or_default())
 }
 
-fn say(mut found: Vec<String>) -> String {
+fn message(mut found: Vec<String>) -> String {
     let more = found.len().saturating_sub(NAMED);
     found.truncate(NAMED);
     if more > 0 {
@@ -64,7 +64,7 @@ impl Search<'_> {
         found
     }
 
-    /// Who holds this device itself.
+    /// The holders of this device itself.
     fn of_device(&self, place: &Path, number: &str) -> Vec<String> {
         let holder = |place: &PathBuf| {
             let (short, long) = (name(place), read(&place.join("dm/name")));
@@ -112,7 +112,7 @@ fn read(path: &Path) -> Option<String> {
     Some(std::fs::read_to_string(path).ok()?.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// What a folder holds, in order.
+/// Entries of a folder, in order.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut entries: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -206,8 +206,8 @@ mod tests {
         assert_eq!(of(8, 33), "its disk sdc: device mapper vault-data (dm-0)");
         assert_eq!(of(8, 48), "mounted at /pool");
         assert_eq!(of(8, 99), "");
-        assert!(say(Vec::new()).contains("in use"));
-        let many = say((0..NAMED + 3).map(|at| format!("p{at}")).collect());
+        assert!(message(Vec::new()).contains("in use"));
+        let many = message((0..NAMED + 3).map(|at| format!("p{at}")).collect());
         assert!(many.ends_with("p7, 3 more"), "{many}");
         Ok(())
     }

@@ -5,11 +5,11 @@ use crate::{BlockDevice, DirectIo, Grains, IoError, Marks, Tagged};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What is done to the bytes of a read, which begin at an offset.
+/// A change to the bytes of a read, which begin at an offset.
 type ReadHook = dyn Fn(u64, &mut [u8]) + Send + Sync;
-/// What is done at a flush.
+/// An action at a flush.
 type FlushHook = dyn Fn() + Send + Sync;
-/// What is done at a zeroing: its offset and its length.
+/// An action at a zeroing, with its offset and its length.
 type ClearHook = dyn Fn(u64, u64) + Send + Sync;
 
 /// A device that is another one, but for its hooks. They do not see what goes past the device, by

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a device may have been idle for and still catch up on: its own cache.
+/// Idle time that counts towards the next requests, as the cache of a real device makes it count.
 const SAVED: Duration = Duration::from_millis(20);
 
 /// A device whose reads, writes and zeroings together move at most so many bytes a second, but for

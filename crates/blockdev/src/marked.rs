@@ -30,7 +30,7 @@ pub struct MarkedDevice {
     inner: Arc<dyn BlockDevice>,
     /// Bytes that are marked and cleared as one.
     block: u64,
-    /// Whether there is any mark.
+    /// True if there is any mark.
     any: AtomicBool,
     marks: RwLock<Ranges>,
     /// One change of the marks at a time, with its file.

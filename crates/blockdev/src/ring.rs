@@ -3,8 +3,8 @@
 use io_uring::IoUring;
 use std::io;
 
-/// Whether to enter the kernel again: it was interrupted, is short of memory, or wants completions
-/// taken first.
+/// Returns whether to enter the kernel again: it was interrupted, is short of memory, or wants
+/// completions taken first.
 pub(crate) fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN))
 }

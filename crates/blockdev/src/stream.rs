@@ -47,8 +47,8 @@ fn stream(to: &mut [u8], from: &[u8]) -> bool {
             }
         }
     }
-    // SAFETY: it only orders stores: whoever sees a later one, such as the release of the drive's
-    // lock, sees the streamed ones, which the language's own orders do not cover.
+    // SAFETY: it only orders stores: a thread that sees a later one, such as the release of the
+    // drive's lock, sees the streamed ones, which the language's own orders do not cover.
     unsafe { _mm_sfence() };
     to_tail.copy_from_slice(from_tail);
     true

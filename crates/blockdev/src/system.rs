@@ -47,7 +47,7 @@ pub(crate) fn physical_block_size(file: &File) -> io::Result<u32> {
 }
 
 /// Has reads and writes of an open file pass the page cache from here on (fcntl(2), `O_DIRECT`).
-/// What locks the file is kept, which a second descriptor would not have.
+/// Locks on the file are kept; a second descriptor would not have them.
 pub(crate) fn pass_page_cache(file: &File) -> io::Result<()> {
     // SAFETY: the descriptor is open, and no memory is handed over.
     let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
@@ -159,8 +159,8 @@ fn fetch<const HINT: i32>(bytes: &[u8]) {
     }
 }
 
-/// Whether a file lives in memory (tmpfs, ramfs): direct I/O is accepted there, and copies all the
-/// same.
+/// Returns whether a file lives in memory (tmpfs, ramfs): direct I/O is accepted there, and copies
+/// all the same.
 pub(crate) fn lives_in_memory(file: &File) -> bool {
     const RAMFS_MAGIC: i64 = 0x8584_58F6;
     let mut about = MaybeUninit::<libc::statfs>::uninit();
@@ -202,8 +202,8 @@ pub fn check_new_file(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Gives a file room for its first `len` bytes, and at least that length (fallocate(2)). What was
-/// not written reads as zeros. Does nothing if the file system cannot.
+/// Gives a file room for its first `len` bytes, and at least that length (fallocate(2)). Unwritten
+/// bytes read as zeros. Does nothing if the file system cannot.
 ///
 /// # Errors
 /// If there is not so much room; part of it may have been taken.

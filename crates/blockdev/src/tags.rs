@@ -25,7 +25,7 @@ pub struct TagCounts {
     pub served: u64,
     /// Pages that were found lost.
     pub lost_pages: u64,
-    /// Whether the tags are stale, so that nothing is refused.
+    /// True if the tags are stale, so that nothing is refused.
     pub stale: bool,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Debug for Reader {
 
 /// Tags beside the blocks of a device.
 pub trait Tagged: Send + Sync {
-    /// Which.
+    /// Format of the tags.
     fn format(&self) -> TagFormat;
 
     /// Their counters.

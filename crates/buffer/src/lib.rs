@@ -31,7 +31,7 @@ const ROOMY: usize = 64 << 10;
 pub struct AlignedBuffer {
     start: NonNull<u8>,
     len: usize,
-    /// What was allocated, and how.
+    /// The allocation.
     memory: NonNull<u8>,
     layout: Layout,
 }
@@ -52,8 +52,8 @@ impl AlignedBuffer {
         unsafe { Self::allocate(len, alloc_zeroed) }
     }
 
-    /// A buffer that begins with these bytes, without filling it with zeros first. What is left of
-    /// its last page is zeros.
+    /// A buffer that begins with these bytes, without filling it with zeros first. The rest of its
+    /// last page is zeros.
     ///
     /// # Panics
     /// As [`new`](Self::new).

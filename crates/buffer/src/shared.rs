@@ -61,7 +61,7 @@ impl SharedBuffer {
         NonNull::from(&self[..]).cast()
     }
 
-    /// Whether it begins where direct I/O wants memory to begin.
+    /// Returns whether the memory is aligned as direct I/O requires.
     #[must_use]
     pub fn is_aligned(&self) -> bool {
         self.range.start.is_multiple_of(MEMORY_GRAIN)

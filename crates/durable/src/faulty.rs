@@ -9,14 +9,14 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a drive writes all or nothing.
+/// Bytes that a drive writes all or nothing.
 const SECTOR: usize = 512;
 
 /// A store in memory with faults. Clones, and folders within it, are the same store.
 #[derive(Clone)]
 pub struct FaultyStore {
     state: Arc<Mutex<State>>,
-    /// What the names in this folder begin with.
+    /// The first characters of all names in this folder.
     prefix: String,
 }
 

@@ -29,7 +29,7 @@ pub enum RingError {
         size: u64,
         /// The alignment in bytes.
         align: u32,
-        /// What is wrong.
+        /// The rule that is broken.
         why: &'static str,
     },
     /// A record that was durable is missing.
@@ -82,7 +82,7 @@ pub struct Prepared {
 /// Records that lie side by side and are written at once.
 #[derive(Debug)]
 pub struct Run {
-    /// Where it goes on the medium, in bytes.
+    /// Place on the medium, in bytes.
     pub at: u64,
     /// Its bytes: whole units of writing.
     pub len: usize,
@@ -91,7 +91,7 @@ pub struct Run {
     heads: Vec<Head>,
 }
 
-/// What goes into the header of a record.
+/// Content of the header of a record.
 #[derive(Debug)]
 struct Head {
     placed: Placed,
@@ -105,7 +105,7 @@ struct Head {
 /// A log in a region of fixed size.
 pub struct Ring<M> {
     medium: M,
-    /// Where the region begins on the medium.
+    /// Start of the region on the medium.
     start: u64,
     size: u64,
     align: u64,
@@ -135,7 +135,7 @@ impl<M: Medium> Ring<M> {
         identity: u64,
     ) -> Result<(Self, Vec<Entry>), RingError> {
         let mut ring = Self::new(medium, start, size, align, identity)?;
-        // What is read is durable from here on, even if a process and not the power went.
+        // All that is read is durable from here on, even if a process and not the power went.
         ring.medium.sync()?;
         let found = ring.scan()?;
         let entries = ring.adopt(found)?;

@@ -10,7 +10,7 @@ const CRC_AT: usize = 24;
 /// The place of a two-slot record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slots {
-    /// Where the first slot begins, in bytes. The second follows it.
+    /// Start of the first slot, in bytes. The second follows it.
     pub offset: u64,
     /// Bytes of a slot: more than 28, and a multiple of the medium's block, so that writing one
     /// slot cannot harm the other.

@@ -13,7 +13,7 @@ fn files() -> MutexGuard<'static, Vec<PathBuf>> {
     FILES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file that is being made. Whoever makes it removes it; this only remembers it for
+/// A file that is being made. Its maker removes it; this only remembers it for
 /// [`remove_unfinished`].
 #[derive(Debug)]
 pub struct Unfinished(PathBuf);
@@ -46,6 +46,6 @@ pub fn remove_unfinished() {
         // It may have gone already.
         let _ = std::fs::remove_file(path);
     }
-    // Whoever begins one now waits for the end.
+    // A thread that begins one now waits for the end.
     std::mem::forget(files);
 }

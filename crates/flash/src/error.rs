@@ -1,9 +1,9 @@
-//! Why flash did not do as it was told.
+//! Failures of flash.
 
 use crate::{BlockId, Ppn};
 use thiserror::Error;
 
-/// Why an operation of the flash failed.
+/// Failure of an operation of the flash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NandError {
     /// The power is gone; nothing works until it is back.

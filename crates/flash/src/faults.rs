@@ -2,7 +2,7 @@
 
 use crate::Random;
 
-/// What a content can become through a fault.
+/// Damage to a content by a fault.
 pub trait Tear: Clone {
     /// The content half programmed. `random` decides how.
     #[must_use]
@@ -30,7 +30,7 @@ impl Tear for Vec<u8> {
     }
 }
 
-/// Which faults a model plays, and how often. All is off by default.
+/// Kinds and rates of the faults that a model plays. All is off by default.
 #[derive(Debug, Clone)]
 pub struct Faults {
     /// Decides every fault.
@@ -39,7 +39,7 @@ pub struct Faults {
     pub program_odds: u64,
     /// One erase operation in so many fails; 0: none.
     pub erase_odds: u64,
-    /// Whether the power may be cut: the model then remembers what is not durable yet.
+    /// True if the power may be cut: the model then remembers what is not durable yet.
     pub cuts: bool,
     /// The power is cut in the program, erase or sync operation after so many others.
     pub cut_after: Option<u64>,

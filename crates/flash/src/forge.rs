@@ -3,7 +3,7 @@
 /// The polynomial of CRC-32C, reflected.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 
-/// What a byte does to the register.
+/// Entry of the CRC's table for a byte.
 fn step(index: u32) -> u32 {
     (0..8).fold(index, |value, _| if value & 1 == 1 { value >> 1 ^ POLYNOMIAL } else { value >> 1 })
 }

@@ -3,7 +3,7 @@
 use crate::slot::{History, Slot};
 use crate::{BlockId, Faults, Geometry, Nand, NandError, Nanos, PageRead, Ppn};
 
-/// How long operations take.
+/// Durations of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
     /// Reading a page, transfer included.
@@ -28,7 +28,7 @@ pub struct MemoryNand<P, O> {
     /// The next page to be programmed, by block.
     pub(crate) next: Vec<u32>,
     erases: Vec<u32>,
-    /// When each channel is free.
+    /// Time at which each channel is free.
     free_at: Vec<Nanos>,
     pub(crate) faults: Option<Faults>,
     pub(crate) history: History<P, O>,
@@ -92,7 +92,7 @@ impl<P: Clone, O: Clone> MemoryNand<P, O> {
         Ok(())
     }
 
-    /// Whether the power is cut in the operation that begins now.
+    /// Returns whether the power is cut in the operation that begins now.
     fn is_cut(&mut self) -> bool {
         let Some(left) = self.faults.as_mut().and_then(|faults| faults.cut_after.as_mut()) else {
             return false;

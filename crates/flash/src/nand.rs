@@ -1,4 +1,4 @@
-//! What a flash translation layer may ask of flash.
+//! Operations that a flash translation layer needs of flash.
 
 use crate::{BlockId, Geometry, NandError, Nanos, Ppn};
 
@@ -9,7 +9,7 @@ pub struct PageRead<P, O> {
     pub data: Option<P>,
     /// Its out-of-band bytes.
     pub oob: O,
-    /// When the read was done.
+    /// Time at which the read was done.
     pub done: Nanos,
 }
 
@@ -85,7 +85,7 @@ pub trait Nand {
         Ok(())
     }
 
-    /// How often a block was erased.
+    /// Number of erases of a block.
     fn erases(&self, block: BlockId) -> u32;
 
     /// The page that was read last holds what it should, by its tag: later reads of it need not
@@ -93,11 +93,11 @@ pub trait Nand {
     fn vouch(&mut self, _page: Ppn) {}
 
     /// The tags of these blocks are about to be read. It changes nothing but how long that takes.
-    /// What was read ahead of tags before is forgotten.
+    /// Tags that were read ahead before are forgotten.
     fn prefetch_tags(&mut self, _blocks: impl Iterator<Item = BlockId>) {}
 
     /// These pages of a closed block are about to be read, in this order. It changes nothing but
-    /// how long that takes. What was read ahead before is forgotten.
+    /// how long that takes. Pages that were read ahead before are forgotten.
     fn prefetch(&mut self, _pages: impl Iterator<Item = Ppn>) {}
 }
 

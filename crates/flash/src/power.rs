@@ -1,4 +1,4 @@
-//! What a cut of the power leaves behind.
+//! Effects of a power cut.
 
 use crate::slot::Slot;
 use crate::{MemoryNand, Ppn, Random, Tear};

@@ -1,9 +1,9 @@
-//! What pages hold, and held before.
+//! Present and earlier contents of pages.
 
 use crate::Ppn;
 use std::collections::BTreeMap;
 
-/// What a page holds.
+/// Content of a page.
 #[derive(Debug, Clone)]
 pub(crate) enum Slot<P, O> {
     Erased,
@@ -11,7 +11,7 @@ pub(crate) enum Slot<P, O> {
     Unreadable,
 }
 
-/// What pages held since the last sync, oldest first.
+/// Contents of pages since the last sync, oldest first.
 #[derive(Debug, Clone)]
 pub(crate) struct History<P, O>(BTreeMap<u32, Vec<Slot<P, O>>>);
 

@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why work on an array could not begin or continue.
+/// Reasons why work on an array could not begin or continue.
 #[derive(Debug, Error)]
 pub enum HostError {
     /// A node failed for another reason than unreadable media.
@@ -71,7 +71,7 @@ pub enum HostError {
         /// The node.
         node: String,
     },
-    /// Whoever writes the array gives no locks any more.
+    /// The writer of the array gives no locks any more.
     #[error("the stripes cannot be locked: {0}")]
     Locks(String),
     /// A member does not have what is written to the array any more.
@@ -105,7 +105,7 @@ pub enum HostError {
     State {
         /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// The operation that failed.
         context: String,
         /// The cause.
         source: Option<io::Error>,
@@ -115,7 +115,7 @@ pub enum HostError {
     NotKept {
         /// The archive.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// An interrupted repair cannot be settled with these devices; its journal remains.
@@ -126,7 +126,7 @@ pub enum HostError {
     JournalWaits {
         /// The journal.
         path: PathBuf,
-        /// What stands against it.
+        /// The obstacle.
         why: String,
     },
     /// An undo is refused; nothing was written.
@@ -134,7 +134,7 @@ pub enum HostError {
     NotUndone {
         /// The entry of the archive.
         id: u64,
-        /// What stands against it.
+        /// The obstacle.
         why: String,
     },
     /// Another scrub of the array is running.
@@ -155,8 +155,8 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// Whether a node, or the connection to it, is lost: the same call may succeed over a new
-    /// connection.
+    /// Returns whether a node, or the connection to it, is lost: the same call may succeed over a
+    /// new connection.
     pub(crate) fn is_lost_connection(&self) -> bool {
         matches!(self, Self::Node(error) if error.kind() == ErrorKind::Unreachable)
     }

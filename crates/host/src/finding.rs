@@ -175,9 +175,9 @@ pub struct Finding {
     pub alternatives: Vec<Alternative>,
     /// The strength of the evidence: rules R11 to R14 of `docs/design/repair.md`.
     pub strength: Strength,
-    /// If a member is named and the evidence is not strong: the reasons.
+    /// Reasons for doubt, if a member is named and the evidence is not strong.
     pub doubts: Vec<Doubt>,
-    /// Whether it is strong only on the assumption that two members are not hit in the very same
+    /// True if it is strong only on the assumption that two members are not hit in the very same
     /// bytes (R12).
     pub assumes_one_hit: bool,
     /// Measurements of the named member's error.
@@ -194,9 +194,9 @@ pub struct Finding {
     pub misdirected: Option<Misdirected>,
     /// The missing sectors of an `unreadable` or `not_asked` verdict.
     pub lost: Vec<LostPlace>,
-    /// Whether the bytes were rewritten and verified.
+    /// True if the bytes were rewritten and verified.
     pub repaired: bool,
-    /// Whether a dry run would have rewritten them.
+    /// True if a dry run would have rewritten them.
     pub would_repair: bool,
     /// The reason why a repair left them alone, as text.
     pub left_alone: Option<String>,
@@ -336,13 +336,13 @@ impl Finding {
         }
     }
 
-    /// Whether members are named, and the rebuilt blocks match their tags (R18).
+    /// Returns whether members are named, and the rebuilt blocks match their tags (R18).
     #[must_use]
     pub fn is_convicted(&self) -> bool {
         self.names_a_member() && self.witness.as_ref().is_some_and(|witness| witness.says == Says::Convicts)
     }
 
-    /// Whether members are named, so that a repair needs evidence.
+    /// Returns whether members are named, so that a repair needs evidence.
     #[must_use]
     pub const fn names_a_member(&self) -> bool {
         matches!(self.verdict, Verdict::Member | Verdict::Copy | Verdict::Parity(_) | Verdict::Several)
@@ -359,21 +359,21 @@ impl Finding {
         self.assumes_one_hit = false;
     }
 
-    /// Whether two findings concern the same bytes and have the same verdict.
+    /// Returns whether two findings concern the same bytes and have the same verdict.
     pub(crate) fn is_same_place(&self, other: &Self) -> bool {
         (self.stripe, self.verdict, self.member, self.chunk_offset, self.length)
             == (other.stripe, other.verdict, other.member, other.chunk_offset, other.length)
             && self.members == other.members
     }
 
-    /// Whether its stripe is busy.
+    /// Returns whether its stripe is busy.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.verdict == Verdict::Busy
     }
 
-    /// Whether the stripe could not be judged completely: it is busy, or bytes of it were not asked
-    /// for.
+    /// Returns whether the stripe could not be judged completely: it is busy, or bytes of it were
+    /// not asked for.
     #[must_use]
     pub const fn is_unjudged(&self) -> bool {
         matches!(self.verdict, Verdict::Busy | Verdict::NotAsked)

@@ -13,9 +13,9 @@ const BLOCK: u64 = 4096;
 const SECTOR: u64 = 512;
 /// The increase of a member's `errors` for each block that md corrects: its sectors.
 const ERRORS_OF_BLOCK: u64 = BLOCK / SECTOR;
-/// How long a stripe may take.
+/// Longest time for a stripe.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// How long md may take to begin a check, and how long it may refuse an order as busy.
+/// Longest time for md to begin a check, and longest time for it to refuse an order as busy.
 pub const BEGIN: Duration = Duration::from_secs(10);
 /// Interval between queries of md's state.
 pub const PAUSE: Duration = Duration::from_millis(20);
@@ -34,9 +34,9 @@ pub enum SyncAction {
 /// The state of an array in md.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Md {
-    /// Whether it runs, and may be written.
+    /// True if it runs, and may be written.
     pub runs: bool,
-    /// What it is doing.
+    /// Its present action.
     pub action: SyncAction,
     /// Number of missing members.
     pub degraded: u32,
@@ -44,7 +44,7 @@ pub struct Md {
     pub sync_min: u64,
     /// The sector at which a check pauses; `None` for none.
     pub sync_max: Option<u64>,
-    /// How far the check has come, in sectors.
+    /// Progress of the check, in sectors.
     pub completed: Option<u64>,
     /// Stripes of its cache.
     pub cache: u64,
@@ -147,7 +147,7 @@ pub struct Plan {
     pub left: Vec<(u64, Reason)>,
 }
 
-/// Whether drives refuse all bytes of a finding, so that md's check rewrites them.
+/// Returns whether drives refuse all bytes of a finding, so that md's check rewrites them.
 #[must_use]
 pub fn is_refused(finding: &Finding) -> bool {
     finding.verdict == Verdict::Unreadable || finding.is_convicted()
@@ -233,7 +233,7 @@ pub struct Healing {
     at_start: Option<BTreeMap<String, u64>>,
     /// Blocks of the stripes that were begun.
     blocks: u64,
-    /// Whether limits were set that are to be restored.
+    /// True if limits were set that are to be restored.
     limits: bool,
     /// The sector at the end of each member.
     end: u64,
@@ -277,7 +277,7 @@ impl Healing {
         self.give_up(Reason::Stopped);
     }
 
-    /// Whether the limits have been restored, or were never set.
+    /// Returns whether the limits have been restored, or were never set.
     #[must_use]
     pub const fn is_restored(&self) -> bool {
         !self.limits

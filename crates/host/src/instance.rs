@@ -14,19 +14,19 @@ const LOCK: &str = "instance.lock";
 const FIRST_LINE: &str = "pumice instance 1";
 /// Most bytes of the file.
 const LIMIT: u64 = 4096;
-/// How long another process may take to make the file.
+/// Longest time for another process to make the file.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Numbers of processes of one machine that connect to nodes at a time, at most.
 const PROCESSES: u32 = 4096;
 
-/// What tells a machine from a clone of it: a kind, and the digest of what was found.
+/// Mark of a machine that a clone of it does not share: a kind, and a digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     kind: &'static str,
     digest: String,
 }
 
-/// Which machine this is.
+/// Identity of this machine.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Instance {
     id: [u8; 16],
@@ -54,7 +54,7 @@ impl Machine {
         }
     }
 
-    /// Whether a file that was made for `kind` and `digest` may be this machine's.
+    /// Returns whether a file that was made for `kind` and `digest` may be this machine's.
     fn may_be(&self, kind: &str, digest: &str) -> bool {
         self.kind != kind || self.digest == digest
     }
@@ -102,14 +102,14 @@ fn random() -> io::Result<[u8; 16]> {
     Ok(id)
 }
 
-/// What a file says.
-struct Kept<'t> {
+/// Content of a file.
+struct FileContent<'t> {
     id: [u8; 16],
     kind: &'t str,
     digest: &'t str,
 }
 
-fn parse(text: &str) -> Option<Kept<'_>> {
+fn parse(text: &str) -> Option<FileContent<'_>> {
     let mut lines = text.lines();
     if lines.next()? != FIRST_LINE {
         return None;
@@ -119,7 +119,11 @@ fn parse(text: &str) -> Option<Kept<'_>> {
     if let Some(former) = lines.next() {
         from_hex(former.strip_prefix("former ")?)?;
     }
-    (lines.next().is_none() && matches!(kind, "board" | "mac" | "none")).then_some(Kept { id, kind, digest })
+    (lines.next().is_none() && matches!(kind, "board" | "mac" | "none")).then_some(FileContent {
+        id,
+        kind,
+        digest,
+    })
 }
 
 fn text(id: &[u8; 16], machine: &Machine, former: Option<&[u8; 16]>) -> String {
@@ -156,7 +160,7 @@ impl Instance {
         }
     }
 
-    /// Whether it is the same at the next start.
+    /// Returns whether it is the same at the next start.
     #[must_use]
     pub const fn is_kept(&self) -> bool {
         self.kept

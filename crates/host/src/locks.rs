@@ -6,7 +6,7 @@ use pumice_units::Role;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// What stripes are locked for.
+/// Purpose of a lock on stripes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// Their members are read: nobody else writes there.
@@ -16,7 +16,7 @@ pub enum Purpose {
     Repair,
 }
 
-/// Locks on stripes. Implemented by whoever can ask the writer of the array.
+/// Locks on stripes. Implemented by clients of the writer of the array.
 pub trait StripeLocks: Send + Sync {
     /// Locks stripes, and waits for that until `stop` is raised.
     ///
@@ -40,7 +40,7 @@ impl StripeLock {
         Self { members, _held: held }
     }
 
-    /// Whether a member has everything that was written to the stripes.
+    /// Returns whether a member has everything that was written to the stripes.
     pub(crate) fn has(&self, role: Role) -> bool {
         self.members.contains(&role)
     }

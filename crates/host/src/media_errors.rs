@@ -39,7 +39,7 @@ impl ErrorAccount {
         self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a member must not be asked again.
+    /// Returns whether a member must not be asked again.
     pub(crate) fn is_spent(&self, role: Role) -> bool {
         let (time, count) = self.spent().get(&role).copied().unwrap_or_default();
         time >= self.limit.time || count >= self.limit.refusals

@@ -37,7 +37,7 @@ impl From<&Range<u64>> for StripeRange {
 pub struct AbsentMember {
     /// Its role.
     pub role: u16,
-    /// Why.
+    /// Reason for its absence.
     pub reason: Absence,
     /// Its device; `None` if none was named.
     pub device: Option<String>,
@@ -87,7 +87,7 @@ impl Equations {
         let most = |rows: usize| u16::try_from(rows).expect("a matrix has at most 8 rows");
         let full = most(target.layout().rows());
         let mut out = Self { full, left: full, reduced_stripes: 0 };
-        // What was found out of the last stretch between two borders: runs of it are the same.
+        // The answer for the last stretch between two borders: runs of it are the same.
         let borders = target.borders();
         let mut known: Option<(usize, (usize, usize))> = None;
         for run in runs {

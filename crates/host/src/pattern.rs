@@ -28,7 +28,7 @@ pub enum Pattern {
     },
     /// Errors have one value each, the same.
     Value {
-        /// What is XORed into the bytes.
+        /// Value that is XORed into the bytes.
         value: u8,
         /// Findings that share it.
         findings: usize,
@@ -132,7 +132,8 @@ pub fn patterns(findings: &[Finding]) -> Vec<(Pattern, Vec<usize>)> {
     out
 }
 
-/// Whether the array as a whole is inconsistent, of which `checked` stripes were checked.
+/// Returns the pattern of an array that is inconsistent as a whole, of which `checked` stripes were
+/// checked.
 ///
 /// Verdicts that name one member do not count: a member that was wiped or is stale has a pattern of
 /// its own, or is named in every stripe.

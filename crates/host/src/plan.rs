@@ -28,7 +28,7 @@ pub struct PassShape {
 /// A number of batches of equal length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batches {
-    /// How many.
+    /// Number of batches.
     pub count: u64,
     /// Stripes of each.
     pub stripes: u64,

@@ -10,7 +10,8 @@ use std::time::Duration;
 /// The most by which the event count of a whole array moves between two looks without a change of
 /// its state (P4).
 const MOST_EVENTS: u64 = 4;
-/// How long superblocks may be unreadable or contradict each other during a pass (P3).
+/// Longest time for which superblocks may be unreadable or contradict each other during a pass
+/// (P3).
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A member as a pass reads it.
@@ -173,7 +174,7 @@ impl Premises {
         joined.map(|role| Difference::Joined { role: *role, device: None })
     }
 
-    /// Whether they can be those of an array of this shape.
+    /// Returns whether they can be those of an array of this shape.
     pub(crate) fn is_possible(&self, raid_disks: u16, stripes: u64) -> bool {
         let fits = |member: &ReadMember| member.role < raid_disks && member.stripes <= stripes;
         self.members.iter().all(fits) && self.members.windows(2).all(|pair| pair[0].role < pair[1].role)
@@ -193,9 +194,9 @@ impl Premises {
     }
 }
 
-/// What a look at the superblocks saw.
+/// Result of a look at the superblocks.
 #[derive(Debug, Clone)]
-pub(crate) enum Seen {
+pub(crate) enum SuperblocksNow {
     /// They make an array.
     Array {
         /// As it is now.
@@ -213,9 +214,9 @@ pub(crate) enum Seen {
     Other(String),
 }
 
-/// What follows from a look.
+/// Conclusion from a look.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Holds {
+pub(crate) enum Conclusion {
     /// The premises hold.
     Yes,
     /// It cannot be said now: look again.
@@ -240,7 +241,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Over premises that were read when the run began; `whole` as in [`Seen::Array`].
+    /// Over premises that were read when the run began; `whole` as in [`SuperblocksNow::Array`].
     pub(crate) fn new(premises: Premises, whole: bool) -> Self {
         Self {
             events: premises.events,
@@ -274,39 +275,39 @@ impl Watch {
     }
 
     /// Takes a look that was made at `at`, a moment of the run. `end`: nothing is read after it.
-    pub(crate) fn take(&mut self, at: Duration, seen: Seen, end: bool) -> Holds {
+    pub(crate) fn take(&mut self, at: Duration, seen: SuperblocksNow, end: bool) -> Conclusion {
         if !self.heeds(3) {
-            return Holds::Yes;
+            return Conclusion::Yes;
         }
         match seen {
-            Seen::Other(what) => Holds::No(Difference::Array(what)),
+            SuperblocksNow::Other(what) => Conclusion::No(Difference::Array(what)),
             // Another look would not help.
-            Seen::Unreadable(why) if end => Holds::No(Difference::Unclear(why)),
-            Seen::Unreadable(why) => Holds::Unknown(why),
-            Seen::Unclear(why) => self.unclear(at, why),
-            Seen::Array { now, whole, settled } => {
+            SuperblocksNow::Unreadable(why) if end => Conclusion::No(Difference::Unclear(why)),
+            SuperblocksNow::Unreadable(why) => Conclusion::Unknown(why),
+            SuperblocksNow::Unclear(why) => self.unclear(at, why),
+            SuperblocksNow::Array { now, whole, settled } => {
                 let end = end && self.heeds(5);
                 if let Some(difference) = self.premises.difference(&now, end) {
-                    return Holds::No(difference);
+                    return Conclusion::No(difference);
                 }
                 if !settled {
                     return self.unclear(at, "its superblocks are being written".to_owned());
                 }
                 let moved = now.events.abs_diff(self.events) > MOST_EVENTS;
                 if moved && whole && self.whole && self.heeds(4) {
-                    return Holds::No(Difference::Events { before: self.events, now: now.events });
+                    return Conclusion::No(Difference::Events { before: self.events, now: now.events });
                 }
                 (self.events, self.whole, self.unclear_since) = (now.events, whole, None);
-                Holds::Yes
+                Conclusion::Yes
             }
         }
     }
 
-    fn unclear(&mut self, at: Duration, why: String) -> Holds {
+    fn unclear(&mut self, at: Duration, why: String) -> Conclusion {
         let since = *self.unclear_since.get_or_insert(at);
         match at.saturating_sub(since) >= PATIENCE {
-            true => Holds::No(Difference::Unclear(why)),
-            false => Holds::Unknown(why),
+            true => Conclusion::No(Difference::Unclear(why)),
+            false => Conclusion::Unknown(why),
         }
     }
 }

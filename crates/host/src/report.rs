@@ -170,7 +170,7 @@ impl TagCounts {
 /// The array's event counts in the last run of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct EventCounts {
-    /// When the run began.
+    /// At the start of the run.
     pub first: u64,
     /// At the last look at the superblocks.
     pub last: u64,
@@ -179,13 +179,13 @@ pub struct EventCounts {
 /// The JSON document of a scrub.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// Which array.
+    /// The array.
     pub array: ArrayIdentity,
     /// The method that ran.
     pub method: &'static str,
     /// The verdict.
     pub result: ArrayResult,
-    /// Why the result is `incomplete`; empty otherwise.
+    /// Reasons why the result is `incomplete`; empty otherwise.
     pub incomplete: Vec<Unfinished>,
     /// The reason why the pass ended early, if it did.
     pub stopped: Option<String>,
@@ -195,11 +195,11 @@ pub struct Report {
     pub read: Vec<ReadMember>,
     /// The array's event counts.
     pub events: EventCounts,
-    /// Whether a member was absent from any stripe of the range.
+    /// True if a member was absent from any stripe of the range.
     pub degraded: bool,
     /// The absent members.
     pub absent: Vec<AbsentMember>,
-    /// How many equations could be checked.
+    /// Number of equations that could be checked.
     pub equations: Equations,
     /// Stripes checked, including those of earlier runs of the pass.
     pub stripes_checked: u64,
@@ -227,7 +227,7 @@ pub struct Report {
     pub miss_bound: f64,
     /// The effect of the network to the nodes; `None` without a network.
     pub wire: Option<Wire>,
-    /// How often lost connections were re-established.
+    /// Number of times that lost connections were re-established.
     pub reconnections: u64,
     /// Seconds.
     pub seconds: f64,

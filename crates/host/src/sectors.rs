@@ -147,7 +147,7 @@ impl Block {
         u64::from(self.len) * self.chunks.iter().flatten().count() as u64
     }
 
-    /// Whether a sector was not asked for (R3).
+    /// Returns whether a sector was not asked for (R3).
     pub(crate) fn is_not_asked(&self) -> bool {
         self.missing.iter().any(|missing| missing.why == Unread::NotAsked)
     }
@@ -220,7 +220,7 @@ impl Block {
         recovery.coefficients.iter().map(rebuilt).collect()
     }
 
-    /// Whether every equation that remains over a run holds there.
+    /// Returns whether every equation that remains over a run holds there.
     pub(crate) fn holds(&self, check: &CheckMatrix, run: &Run) -> bool {
         let remaining = check.eliminate(&run.columns());
         self.syndromes(&remaining, run).iter().all(|row| row.iter().all(|byte| *byte == 0))

@@ -94,7 +94,7 @@ impl StateFiles {
         };
         let state = Self { store: Arc::new(store), array, read_only, _lock: lock };
         if state.read_only.is_none() {
-            // Under the lock nobody else writes them. What cannot be removed does no harm.
+            // Under the lock nobody else writes them. A file that cannot be removed does no harm.
             let _ = sweep(&*state.store, &format!("{array}."));
         }
         Ok(state)
@@ -106,7 +106,7 @@ impl StateFiles {
         Self { store, array, read_only: None, _lock: None }
     }
 
-    /// Why nothing can be written in the directory; `None` if it can.
+    /// Reason why nothing can be written in the directory; `None` if it can be written.
     #[must_use]
     pub fn read_only(&self) -> Option<&str> {
         self.read_only.as_deref()
@@ -116,13 +116,13 @@ impl StateFiles {
         format!("{}.{kind}", self.array)
     }
 
-    /// Where the repair journal is.
+    /// Path of the repair journal.
     #[must_use]
     pub fn journal_path(&self) -> PathBuf {
         self.store.path(&self.name("repair"))
     }
 
-    /// What the repair journal says.
+    /// Content of the repair journal.
     ///
     /// # Errors
     /// If it cannot be read, or is none.
@@ -147,12 +147,16 @@ impl StateFiles {
         })
     }
 
-    /// The interrupted pass, if there is one.
-    pub(crate) fn load(&self) -> Result<Before, HostError> {
-        let name = self.name("scrub");
+    /// The interrupted pass, if there is one: of the whole array, or of a part of it.
+    pub(crate) fn load(&self, complete: bool) -> Result<Before, HostError> {
+        let name = self.progress_name(complete);
         match self.store.read(&name, MAX_PROGRESS) {
             Ok(None) => Ok(Before::Nothing),
-            Ok(Some(bytes)) => Ok(SavedPass::decode(&bytes, self.array)),
+            Ok(Some(bytes)) => Ok(match SavedPass::decode(&bytes, self.array) {
+                // Earlier versions kept both in one file.
+                Before::Pass(pass) if pass.is_complete() != complete => Before::Nothing,
+                before => before,
+            }),
             Err(error) if error.kind() == ErrorKind::FileTooLarge => {
                 Ok(Before::Unusable(format!("it is damaged: it is longer than {MAX_PROGRESS} bytes")))
             }
@@ -160,19 +164,26 @@ impl StateFiles {
         }
     }
 
-    /// Where the progress file is.
+    /// The name of the progress file. A pass over a part of the array has a file of its own, so
+    /// that a look at a few stripes leaves the progress of a complete pass alone.
+    fn progress_name(&self, complete: bool) -> String {
+        self.name(if complete { "scrub" } else { "range" })
+    }
+
+    /// Path of the progress file of a pass.
     #[must_use]
-    pub fn progress_path(&self) -> PathBuf {
-        self.store.path(&self.name("scrub"))
+    pub fn progress_path(&self, complete: bool) -> PathBuf {
+        self.store.path(&self.progress_name(complete))
     }
 
     /// Saves a pass.
     pub(crate) fn save(&self, pass: &SavedPass) -> Result<(), HostError> {
-        let written = replace(&*self.store, &self.name("scrub"), &pass.encode());
-        written.map_err(|error| HostError::state(self.progress_path(), "cannot be written", error))
+        let complete = pass.is_complete();
+        let written = replace(&*self.store, &self.progress_name(complete), &pass.encode());
+        written.map_err(|error| HostError::state(self.progress_path(complete), "cannot be written", error))
     }
 
-    /// What a healing under way has told md; `None` if there is none.
+    /// Record of the orders that a healing under way has given md; `None` if there is none.
     ///
     /// # Errors
     /// If the record cannot be read, or is none.
@@ -208,14 +219,15 @@ impl StateFiles {
         removed.map_err(|error| HostError::state(self.store.path(&name), "cannot be removed", error))
     }
 
-    /// Forgets the pass: it has come to its end.
-    pub(crate) fn clear(&self) -> Result<(), HostError> {
-        let removed = remove(&*self.store, &self.name("scrub"));
-        removed.map_err(|error| HostError::state(self.progress_path(), "cannot be removed", error))
+    /// Forgets a pass: it has come to its end.
+    pub(crate) fn clear(&self, pass: &SavedPass) -> Result<(), HostError> {
+        let complete = pass.is_complete();
+        let removed = remove(&*self.store, &self.progress_name(complete));
+        removed.map_err(|error| HostError::state(self.progress_path(complete), "cannot be removed", error))
     }
 }
 
-/// Whether an error means that a folder takes no new file, and may be read all the same.
+/// Returns whether an error means that a folder takes no new file, but may still be read.
 fn is_unwritable(kind: ErrorKind) -> bool {
     matches!(
         kind,

@@ -4,7 +4,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What is called when the wish is uttered.
+/// Function that is called when the stop is raised.
 type Listener = Box<dyn Fn() + Send>;
 
 #[derive(Default)]
@@ -14,10 +14,9 @@ struct State {
     listeners: Vec<(u64, Listener)>,
 }
 
-/// The operator's wish that a pass ends. It is uttered once, from any thread, and not taken back.
+/// A request to end a pass. Any thread may raise it, once; it is never lowered.
 ///
-/// Whoever waits, waits through this value: it wakes him at once. Nothing looks at a flag again and
-/// again.
+/// Threads wait through this value, and a raised stop wakes them at once. Nothing polls a flag.
 #[derive(Default)]
 pub struct Stop {
     state: Mutex<State>,
@@ -34,7 +33,7 @@ pub struct Listening<'s> {
 }
 
 impl Stop {
-    /// No wish yet.
+    /// A stop that is not raised.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -44,7 +43,7 @@ impl Stop {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Utters the wish, and ends every wait.
+    /// Raises the stop, and ends every wait.
     pub fn raise(&self) {
         let listeners = {
             let mut state = self.lock();
@@ -55,13 +54,13 @@ impl Stop {
         listeners.iter().for_each(|(_, listener)| listener());
     }
 
-    /// Whether the wish was uttered.
+    /// Returns whether the stop was raised.
     #[must_use]
     pub fn is_raised(&self) -> bool {
         self.lock().raised
     }
 
-    /// Has `listener` called when the wish is uttered, or now if it was. It must not wait long.
+    /// Calls `listener` when the stop is raised, or now if it was. It must not wait long.
     pub fn listen(&self, listener: impl Fn() + Send + 'static) -> Listening<'_> {
         let mut state = self.lock();
         let id = state.next;
@@ -75,14 +74,14 @@ impl Stop {
         Listening { stop: self, id }
     }
 
-    /// Waits for `time`, or until the wish is uttered.
+    /// Waits for `time`, or until the stop is raised.
     ///
     /// # Errors
-    /// If it was uttered.
+    /// If it was raised.
     pub fn wait(&self, time: Duration) -> Result<(), Stopped> {
         let (wake, woken) = channel();
         let _listening = self.listen(move || {
-            // Who waited may be gone.
+            // The waiting thread may be gone.
             let _ = wake.send(());
         });
         match woken.recv_timeout(time) {
@@ -91,8 +90,8 @@ impl Stop {
         }
     }
 
-    /// Does `work` on a thread of its own, and waits for what it brings, or until the wish is
-    /// uttered: then the thread is left to itself.
+    /// Does `work` on a thread of its own, and waits for its result, or until the stop is raised:
+    /// then the thread is left to itself.
     pub(crate) fn wait_for<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -100,7 +99,7 @@ impl Stop {
         let (tell, told) = channel();
         let wake = tell.clone();
         let _listening = self.listen(move || {
-            // Who waited may be gone: so below.
+            // The waiting thread may be gone, here and below.
             let _ = wake.send(None);
         });
         std::thread::spawn(move || {
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_ends_with_its_time_or_with_the_wish() {
+    fn a_wait_ends_with_its_time_or_with_the_stop() {
         let stop = Stop::new();
         assert_eq!(stop.wait(Duration::from_millis(1)), Ok(()));
         std::thread::scope(|scope| {

@@ -12,7 +12,7 @@ const WINDOW_BYTES: usize = 8 << 20;
 /// Bytes that are asked for with their tags at a time.
 const TAGGED_BYTES: u64 = 128 << 10;
 
-/// What tags say of a member's bytes, from a border of its blocks on.
+/// Opinions of tags on a member's bytes, from a border of its blocks on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tags {
     pub(crate) format: TagFormat,
@@ -21,12 +21,12 @@ pub(crate) struct Tags {
 }
 
 impl Tags {
-    /// Whether a block differs from its tag, or has lost it.
+    /// Returns whether a block differs from its tag, or has lost it.
     pub(crate) fn is_faulty(&self) -> bool {
         self.judged.iter().any(|judged| matches!(judged.opinion, Opinion::Differs(_) | Opinion::Lost))
     }
 
-    /// Whether a block differs from its tag.
+    /// Returns whether a block differs from its tag.
     pub(crate) fn differs(&self) -> bool {
         self.judged.iter().any(|judged| matches!(judged.opinion, Opinion::Differs(_)))
     }
@@ -95,7 +95,7 @@ pub(crate) struct Stripes<'v> {
 pub(crate) struct StripeWindow<'r> {
     /// The chunks' bytes, in the order of [`View::roles`].
     pub(crate) chunks: Vec<&'r [u8]>,
-    /// What tags say of them, in the same order; `None` without tags, and of a member with a hole.
+    /// Their tags, in the same order; `None` without tags, and of a member with a hole.
     pub(crate) tags: Vec<Option<Tags>>,
     /// The members that did not give all of it back, with the drive's words.
     pub(crate) holes: Vec<(Role, String)>,

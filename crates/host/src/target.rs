@@ -26,9 +26,9 @@ pub struct Member {
     pub node_name: String,
     /// The drive.
     pub drive: DriveId,
-    /// What the operator calls the device.
+    /// The operator's name of the device.
     pub device: String,
-    /// Where the array's data begins on it, in bytes.
+    /// Start of the array's data on it, in bytes.
     pub data_offset: u64,
     /// Stripes from 0 of which its content can be relied on: all, unless it is being rebuilt.
     pub valid_stripes: u64,
@@ -45,14 +45,14 @@ pub struct JournalDrive {
 
 /// An array with its members on their nodes.
 pub struct Target {
-    /// What md says of it: state, members, what waits.
+    /// The array in md: state, members, waiting records.
     array: Array,
-    /// How it lies on its members. Everything but what is md's alone asks this.
+    /// Layout of the array on its members. Everything but md's own matters uses this.
     layout: ArrayLayout,
     members: Vec<Option<Member>>,
     journal: Option<JournalDrive>,
     errors: ErrorAccount,
-    /// Whoever writes the array meanwhile locks stripes.
+    /// Locks on stripes, if somebody writes the array meanwhile.
     locks: Option<Arc<dyn StripeLocks>>,
     /// The tags of each member's drive, once they were asked for.
     tags: Vec<OnceLock<Option<TagFormat>>>,
@@ -96,7 +96,7 @@ impl View {
         self.classes[0].rows()
     }
 
-    /// Whether a member's drive has tags.
+    /// Returns whether a member's drive has tags.
     pub(crate) fn has_tags(&self) -> bool {
         self.shares.iter().any(|share| share.tags.iter().any(Option::is_some))
     }
@@ -158,7 +158,7 @@ impl View {
         self.shares.iter().flat_map(|share| share.roles.iter().copied())
     }
 
-    /// How a host folds each class, sources in the order of [`roles`](Self::roles).
+    /// Plans by which a host folds each class, sources in the order of [`roles`](Self::roles).
     pub(crate) fn plans(&self) -> Vec<ClassPlan> {
         let columns: Vec<usize> = self.roles().map(Role::index).collect();
         let rule = Rule::for_columns(&self.classes, &columns).expect("a view has rows and members");
@@ -192,7 +192,7 @@ impl Target {
         Self { journal, ..self }
     }
 
-    /// The same, of an array that is written meanwhile by whoever gives these locks.
+    /// The same, of an array that is written meanwhile; its writer gives these locks.
     ///
     /// Nothing else is used of the members' nodes that the writer may use as well: no local memory,
     /// no pace, and neither is a lost connection made anew.
@@ -201,7 +201,7 @@ impl Target {
         Self { locks: Some(locks), ..self }
     }
 
-    /// Whether somebody writes the array meanwhile, and locks stripes.
+    /// Returns whether somebody writes the array meanwhile, and locks stripes.
     pub(crate) const fn is_locked(&self) -> bool {
         self.locks.is_some()
     }
@@ -237,7 +237,7 @@ impl Target {
         self.array.not_named()
     }
 
-    /// What refused reads have cost so far, by member.
+    /// Cost of refused reads so far, by member.
     pub(crate) fn error_account(&self) -> &ErrorAccount {
         &self.errors
     }
@@ -282,7 +282,7 @@ impl Target {
         &self.array
     }
 
-    /// How its stripes lie on its members.
+    /// Layout of its stripes on its members.
     #[must_use]
     pub const fn layout(&self) -> &ArrayLayout {
         &self.layout
@@ -318,7 +318,7 @@ impl Target {
         })
     }
 
-    /// What the nodes measured of their pace on the members' drives.
+    /// Measurements of the nodes of their pace on the members' drives.
     ///
     /// # Errors
     /// If a node does not answer.
@@ -347,7 +347,7 @@ impl Target {
         member.data_offset + chunk + u64::from(start)
     }
 
-    /// What the redundant columns of a stripe are.
+    /// Kind of the redundant columns of a stripe.
     pub(crate) fn redundancy(&self, stripe: u64) -> &Redundancy {
         self.layout.class(stripe).redundancy()
     }

@@ -14,16 +14,16 @@ use std::ops::Range;
 /// Suspects of one run, at most: more than that is a set of stale tags, and not damage.
 const MOST_SUSPECTS: usize = 12;
 
-/// What is said of a run.
+/// Verdict of the tags on a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum TagVerdict {
     /// Data is damaged.
     Convicted {
         /// The members, in order, with what they should hold.
         members: Vec<(Role, Vec<u8>)>,
-        /// What was rebuilt with them: the lost sectors of these members.
+        /// Bytes that were rebuilt with them: the lost sectors of these members.
         lost: Vec<(Role, Vec<u8>)>,
-        /// What that rests on.
+        /// Basis of the verdict.
         testimony: Testimony,
         /// Members whose tags are damaged.
         tags: Vec<Role>,
@@ -34,19 +34,19 @@ pub(crate) enum Said {
     Ambiguous(Vec<Role>),
 }
 
-/// What tags say of the runs of a block in which some differ.
+/// A run of a block in which some tags differ, and the verdict of the tags on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct JudgedRun {
     /// The run; its roles are those that lack it.
     pub(crate) run: Run,
-    pub(crate) said: Said,
+    pub(crate) verdict: TagVerdict,
 }
 
 /// Hears the tags of a block. Runs in which no tag differs are not told.
-pub(crate) fn hear(check: &CheckMatrix, block: &Block) -> Vec<Heard> {
+pub(crate) fn judge_tags(check: &CheckMatrix, block: &Block) -> Vec<JudgedRun> {
     let runs = runs(block).into_iter();
     let heard = runs.filter(|(_, suspects)| !suspects.is_empty());
-    heard.map(|(run, suspects)| Heard { said: judge(check, block, &run, &suspects), run }).collect()
+    heard.map(|(run, suspects)| JudgedRun { verdict: judge(check, block, &run, &suspects), run }).collect()
 }
 
 /// The block cut where the members that differ from their tags change, or those that lack bytes:
@@ -98,16 +98,16 @@ fn differing(block: &Block) -> Vec<(Role, Range<u32>)> {
     out
 }
 
-fn judge(check: &CheckMatrix, block: &Block, run: &Run, suspects: &[Role]) -> Said {
-    let ambiguous = || Said::Ambiguous(suspects.to_vec());
+fn judge(check: &CheckMatrix, block: &Block, run: &Run, suspects: &[Role]) -> TagVerdict {
+    let ambiguous = || TagVerdict::Ambiguous(suspects.to_vec());
     // A suspect that also lacks bytes of the run has no tag for all of it.
     if suspects.len() > MOST_SUSPECTS || suspects.iter().any(|role| run.roles.contains(role)) {
         return ambiguous();
     }
     let mut found = None;
     for set in sets(suspects, check.rows().saturating_sub(run.roles.len())) {
-        let Some(said) = try_set(check, block, run, suspects, &set) else { continue };
-        if found.replace(said).is_some() {
+        let Some(verdict) = try_set(check, block, run, suspects, &set) else { continue };
+        if found.replace(verdict).is_some() {
             return ambiguous();
         }
     }
@@ -126,7 +126,13 @@ fn sets(members: &[Role], most: usize) -> Vec<Vec<Role>> {
 
 /// Eliminates a set of members: what that says, if every equation that remains holds and each of
 /// them fits its tags when it is rebuilt.
-fn try_set(check: &CheckMatrix, block: &Block, run: &Run, suspects: &[Role], set: &[Role]) -> Option<Said> {
+fn try_set(
+    check: &CheckMatrix,
+    block: &Block,
+    run: &Run,
+    suspects: &[Role],
+    set: &[Role],
+) -> Option<TagVerdict> {
     let erased: Vec<usize> = set.iter().chain(&run.roles).map(|role| role.index()).collect();
     let remaining = check.eliminate(&erased);
     let holds = block.syndromes(&remaining, run).iter().all(|row| row.iter().all(|byte| *byte == 0));
@@ -136,7 +142,7 @@ fn try_set(check: &CheckMatrix, block: &Block, run: &Run, suspects: &[Role], set
     let tags: Vec<Role> = suspects.iter().filter(|role| !set.contains(role)).copied().collect();
     if set.is_empty() {
         // Without an equation nothing confirms the data.
-        return (remaining.rows() > 0).then_some(Said::Tags(tags));
+        return (remaining.rows() > 0).then_some(TagVerdict::Tags(tags));
     }
     let rebuilt = block.rebuild(check, &erased, run)?;
     let mut pairs = set.iter().chain(&run.roles).copied().zip(rebuilt);
@@ -150,10 +156,10 @@ fn try_set(check: &CheckMatrix, block: &Block, run: &Run, suspects: &[Role], set
     let testimony = Testimony::Convicts { origin, guard_bits, members: set.len() as u32 };
     let lost: Vec<(Role, Vec<u8>)> = pairs.collect();
     let agrees = lost.iter().all(|(role, bytes)| agrees_beside_gaps(block, *role, run, bytes));
-    agrees.then_some(Said::Convicted { members, lost, testimony, tags })
+    agrees.then_some(TagVerdict::Convicted { members, lost, testimony, tags })
 }
 
-/// Whether rebuilt bytes of a member are what can be read of it in a run.
+/// Returns whether rebuilt bytes of a member are what can be read of it in a run.
 fn agrees_beside_gaps(block: &Block, role: Role, run: &Run, bytes: &[u8]) -> bool {
     let Some(chunk) = &block.chunks[role.index()] else { return false };
     let is_lost = |at: u32| block.missing.iter().any(|m| m.role == role && m.range.contains(&at));
@@ -161,8 +167,8 @@ fn agrees_beside_gaps(block: &Block, role: Role, run: &Run, bytes: &[u8]) -> boo
     present.into_iter().all(|((at, present), rebuilt)| present == rebuilt || is_lost(at))
 }
 
-/// Whether bytes fit every tag that there is for a run: the weakest origin of those that differ
-/// from what lies there, if they do.
+/// Weakest origin of the tags that differ from the present bytes of a run, if the new bytes fit
+/// every tag that there is for it; else `None`.
 fn fits(tags: &Tags, run: &Run, bytes: &[u8]) -> Option<Origin> {
     let size = tags.format.block_bytes as usize;
     let first = run.range.start as usize / size;
@@ -210,8 +216,8 @@ pub(crate) fn wrong_blocks(block: &Block, run: &Run, members: &[(Role, Vec<u8>)]
     out
 }
 
-/// Whether the tags of a member acquit it of bytes of a block (R20): those of every block that the
-/// range touches are a witness, and fit.
+/// Testimony of the tags of a member if they acquit it of bytes of a block (R20): those of every
+/// block that the range touches are a witness, and fit.
 pub(crate) fn acquits(block: &Block, role: Role, range: &Range<u32>) -> Option<Testimony> {
     let Tags { format, judged } = block.tags[role.index()].as_ref()?;
     let size = format.block_bytes;

@@ -13,10 +13,10 @@ pub struct Wire {
     pub bytes: u64,
     /// Messages (PDUs) over all of them, both ways.
     pub messages: u64,
-    /// Whether every message that left this machine had a CRC-32C of its header and one of its
+    /// True if every message that left this machine had a CRC-32C of its header and one of its
     /// data.
     pub digests: bool,
-    /// Whether none left this machine.
+    /// True if none left this machine.
     pub loopback: bool,
     /// The chance, at most, that a message that was damaged on the way was taken for whole, had
     /// every one of those with digests been damaged; `None` if there were messages that left this

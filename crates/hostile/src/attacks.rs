@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What an attacker has to work with.
+/// State that every attacker has.
 pub(crate) struct Attacker {
     pub(crate) target: Target,
     /// The number of the attacker in its class, from 0.
@@ -49,7 +49,8 @@ impl Attacker {
 }
 
 impl Attacker {
-    /// What the node must answer, or end the connection for: a breach if it does neither in time.
+    /// Passes an answer on that the node owes. Reports a breach if the node neither answers nor
+    /// ends the connection in time.
     ///
     /// # Errors
     /// Those of `done`.
@@ -75,11 +76,11 @@ pub(crate) struct Class {
     pub(crate) what: &'static str,
     /// Attackers; each is a host of its own.
     pub(crate) attackers: u16,
-    /// How often each of them makes a round.
+    /// Interval between the rounds of each of them.
     pub(crate) period: Duration,
     /// Hosts that each attacker says it is, about.
     pub(crate) hosts_each: u64,
-    /// Whether there are parity commands among what it sends.
+    /// True if there are parity commands among what it sends.
     pub(crate) parity: bool,
     begin: fn(&mut Attacker) -> io::Result<Box<dyn Attack>>,
 }

@@ -1,4 +1,4 @@
-//! How much memory a node may have resident: the sum in `docs/design/node.md`, *What it comes to*.
+//! Bound on the resident memory of a node: the sum in `docs/design/node.md`, *What it comes to*.
 
 use crate::node::{DRIVE, DRIVES};
 
@@ -22,7 +22,7 @@ const THREAD: u64 = 34 * MIB;
 /// next.
 const PACED: u64 = 4 * 64 * MIB + 64 * MIB;
 
-/// What bears on the bound.
+/// Quantities in the bound.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
     /// Hosts that hold something.
@@ -33,7 +33,7 @@ pub(crate) struct Load {
     pub(crate) queues: u64,
     /// Threads of the node that serve connections.
     pub(crate) cores: u64,
-    /// Whether there are parity commands.
+    /// True if there are parity commands.
     pub(crate) parity: bool,
 }
 

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes of one read or write.
 const PIECE: usize = 4096;
-/// How long an answer may take before the connection counts as lost.
+/// Time after which a connection without an answer counts as lost.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Clients of a drive, and their connections: the queues of one, two of the other, and an admin
@@ -30,12 +30,12 @@ pub(crate) const HOSTS: u16 = (DRIVES * OF_DRIVE) as u16;
 /// Commands under way of the second client; it sends as many as the first in the same time.
 const DEPTH: usize = 16;
 
-/// How long they may take to write all that they verify.
+/// Time for writing all that the clients verify.
 const TO_FILL: Duration = Duration::from_secs(120);
 
-/// What the clients have seen.
+/// Observations of the clients.
 #[derive(Debug, Default)]
-struct Seen {
+struct Observations {
     /// Nanoseconds of each command, from when it was to be sent, since they were taken last.
     latencies: Mutex<Vec<u64>>,
     verified: AtomicU64,
@@ -48,7 +48,7 @@ struct Seen {
     stop: AtomicBool,
 }
 
-/// What came of it all.
+/// Totals of the clients' observations.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Outcome {
     /// Reads that were compared.
@@ -59,13 +59,13 @@ pub(crate) struct Outcome {
     pub(crate) lost: u64,
     /// Commands that failed.
     pub(crate) refused: u64,
-    /// What was said of the failures, the first of them.
+    /// Messages of the first failures.
     pub(crate) why: Vec<String>,
 }
 
 /// The clients of a node, at work.
 pub(crate) struct Good {
-    seen: Arc<Seen>,
+    seen: Arc<Observations>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -88,7 +88,7 @@ impl Good {
         target: &Target,
         period: Duration,
     ) -> Result<Self, Failed> {
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(Observations::default());
         let ready = Arc::new(AtomicU64::new(0));
         let client = |(nsid, deep): (u32, bool)| {
             let (seen, ready, target) = (Arc::clone(&seen), Arc::clone(&ready), target.clone());
@@ -125,7 +125,7 @@ impl Good {
         for thread in self.threads {
             thread.join().expect("a client does not panic");
         }
-        let Seen { verified, wrong, lost, refused, why, .. } = &*self.seen;
+        let Observations { verified, wrong, lost, refused, why, .. } = &*self.seen;
         let of = |count: &AtomicU64| count.load(Ordering::Acquire);
         let why = why.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Outcome { verified: of(verified), wrong: of(wrong), lost: of(lost), refused: of(refused), why }
@@ -139,7 +139,7 @@ struct Client<'s> {
     deep: bool,
     address: SocketAddr,
     options: ConnectOptions,
-    seen: &'s Seen,
+    seen: &'s Observations,
     random: Random,
     /// The first piece of its part, and how often each was written.
     first: usize,
@@ -158,7 +158,7 @@ fn content(nsid: u32, piece: usize, version: u64) -> Vec<u8> {
 }
 
 impl<'s> Client<'s> {
-    fn new(nsid: u32, deep: bool, target: &Target, seen: &'s Seen) -> Self {
+    fn new(nsid: u32, deep: bool, target: &Target, seen: &'s Observations) -> Self {
         let options = ConnectOptions {
             subsystem: target.nqn.parse().expect("a node's name is a name"),
             host: "nqn.2026-11.example:good".parse().expect("a name"),

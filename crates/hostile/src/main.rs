@@ -23,7 +23,7 @@ use trials::TRIALS;
 /// The name of the part with as many connections as there may be.
 const CROWD: &str = "crowd";
 
-/// What failed.
+/// Failure of a run.
 #[derive(Debug)]
 pub(crate) struct Failed(pub(crate) String);
 
@@ -41,13 +41,13 @@ struct Args {
     /// A class of attack, a trial, or `crowd` for 4,096 connections; once for each [default: all]
     #[arg(long, value_name = "NAME")]
     class: Vec<String>,
-    /// How long each measurement takes
+    /// Seconds of each measurement
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
-    /// How often the attackers go from one node to the other and back
+    /// Number of times that the attackers go from one node to the other and back
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=999))]
     alternations: u32,
-    /// How often each trial does what it does
+    /// Number of rounds of each trial
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=9999))]
     rounds: u32,
     /// Hostile connections of the crowd
@@ -74,17 +74,17 @@ pub(crate) struct Options {
     pub(crate) alternations: u32,
     pub(crate) connections: usize,
     pub(crate) cores: u16,
-    /// How often a trial does what it does.
+    /// Number of rounds of each trial.
     pub(crate) rounds: u32,
 }
 
-/// What a part may take beyond its measurements and rounds.
+/// Time for a part beyond its measurements and rounds.
 const PART: Duration = Duration::from_secs(900);
-/// What a round of a trial may take.
+/// Time for a round of a trial.
 const ROUND: Duration = Duration::from_secs(60);
 
 impl Options {
-    /// How long a part may take before it is given up.
+    /// Time after which a part is given up.
     fn limit(&self) -> Duration {
         PART + 4 * self.alternations * self.seconds + self.rounds * ROUND
     }
@@ -134,7 +134,7 @@ fn watch(limit: Duration) -> Sender<&'static str> {
     begin
 }
 
-/// Whether every bound was kept.
+/// Returns whether every bound was kept.
 fn run(args: &Args) -> Result<bool, Failed> {
     let names = || {
         let trials = TRIALS.iter().map(|trial| trial.name);
@@ -163,17 +163,17 @@ fn run(args: &Args) -> Result<bool, Failed> {
     for class in CLASSES.iter().filter(|class| wanted(class.name)) {
         begin(class.name, class.what);
         rows.push(measure(class, &options, folder.path())?);
-        tell(rows.last().expect("just made"), !args.short);
+        report_faults(rows.last().expect("just made"), !args.short);
     }
     for trial in TRIALS.iter().filter(|trial| wanted(trial.name)) {
         begin(trial.name, trial.what);
         rows.push((trial.run)(&options, folder.path())?);
-        tell(rows.last().expect("just made"), !args.short);
+        report_faults(rows.last().expect("just made"), !args.short);
     }
     if wanted(CROWD) {
         begin(CROWD, &format!("{} connections", options.connections));
         rows.push(measure_crowd(&options, folder.path())?);
-        tell(rows.last().expect("just made"), !args.short);
+        report_faults(rows.last().expect("just made"), !args.short);
     }
     for (name, why) in rows.iter().filter_map(|row| Some((row.name, row.skipped.as_ref()?))) {
         say(&format!("{name}: NOT DONE: {why}"));
@@ -188,13 +188,13 @@ fn run(args: &Args) -> Result<bool, Failed> {
     Ok(kept)
 }
 
-fn tell(row: &Row, full: bool) {
+fn report_faults(row: &Row, full: bool) {
     for fault in row.faults(full) {
         say(&format!("{}: FAULT: {fault}", row.name));
     }
 }
 
-/// What stands behind the figures of a row.
+/// Remark behind the figures of a row.
 fn verdict(row: &Row, full: bool) -> &'static str {
     match (row.faults(full).is_empty(), &row.skipped) {
         (false, _) => "  FAULT",

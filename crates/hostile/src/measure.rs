@@ -11,9 +11,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What the clients may wait longer with the attackers on their own node than with them on another.
+/// Largest ratio of the clients' waits with the attackers on their own node to those with the
+/// attackers on another.
 pub(crate) const RATIO: f64 = 5.0;
-/// How long a command of theirs may take at most, also while attackers begin and end.
+/// Longest time for one of their commands, also while attackers begin and end.
 pub(crate) const LONGEST: Duration = Duration::from_secs(5);
 /// Bytes of memory that a node may keep more after the last alternations than after the first.
 const GROWTH: u64 = 64 << 20;
@@ -21,10 +22,10 @@ const GROWTH: u64 = 64 << 20;
 const MORE_OPEN: u64 = 32;
 /// Time for connections of attackers to come and go.
 const SETTLE: Duration = Duration::from_millis(300);
-/// How often a client that verifies sends a command.
+/// Interval between the commands of a client that verifies.
 pub(crate) const PERIOD: Duration = Duration::from_millis(1);
 
-/// What was measured of one class.
+/// Measurements of one class.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) outcome: Outcome,
@@ -36,14 +37,14 @@ pub(crate) struct Row {
     pub(crate) open: Vec<Option<u64>>,
     pub(crate) largest: Option<u64>,
     pub(crate) bound: u64,
-    /// How long the node took to end, and how it ended.
+    /// Time in which the node ended, and the manner of its end.
     pub(crate) ended: Option<(Duration, String)>,
     pub(crate) breaches: Vec<String>,
-    /// Why it was not done, if it was not.
+    /// Reason for not doing it; `None` if it was done.
     pub(crate) skipped: Option<String>,
 }
 
-/// What one measurement brought.
+/// Result of one measurement.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Measured {
     /// Of the commands of the clients; `None` if none came through.
@@ -54,7 +55,7 @@ pub(crate) struct Measured {
     pub(crate) idle: usize,
 }
 
-/// How long commands took, in nanoseconds.
+/// Times of commands, in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
     /// 99 of 100 took no longer.
@@ -75,8 +76,8 @@ fn times(mut of: Vec<u64>) -> Option<Times> {
     Some(Times { p99: of[(of.len() * 99 / 100).min(of.len() - 1)], longest })
 }
 
-/// How much more a node keeps after its last alternations than after its first: of thirds, the
-/// least of the last and the most of the first, so that one look does not decide.
+/// Memory that a node keeps after its last alternations in excess of that after its first: of
+/// thirds, the least of the last and the most of the first, so that one look does not decide.
 fn growth(kept: &[u64]) -> u64 {
     let third = kept.len() / 3;
     let first = kept[..third].iter().max().copied().unwrap_or(0);
@@ -93,8 +94,8 @@ impl Row {
         (!quotients.is_empty()).then(|| median(quotients))
     }
 
-    /// What missed its bound. In the short form latencies are not judged, because they are measured
-    /// too seldom to mean something; nor whether each attacker had time for a round.
+    /// The bounds that were missed. In the short form latencies are not judged, because they are
+    /// measured too seldom to mean something; nor whether each attacker had time for a round.
     pub(crate) fn faults(&self, full: bool) -> Vec<String> {
         let Outcome { verified, wrong, lost, refused, why } = &self.outcome;
         let mut faults = Vec::new();
@@ -212,9 +213,9 @@ fn attack(
     }
 }
 
-/// What was wrong with the end of a node that is asked to.
+/// The fault in the end of a node that is asked to end, if there is one.
 fn how_it_ended_badly(node: Node) -> Option<String> {
-    match ended(node) {
+    match end_of(node) {
         None => Some("it did not end on SIGTERM".to_owned()),
         Some((time, status)) => {
             let good = time <= TO_END && status == "exit status: 0";
@@ -223,7 +224,7 @@ fn how_it_ended_badly(node: Node) -> Option<String> {
     }
 }
 
-pub(crate) fn ended(node: Node) -> Option<(Duration, String)> {
+pub(crate) fn end_of(node: Node) -> Option<(Duration, String)> {
     let (time, status, said) = node.stop()?;
     let said = if status.success() { String::new() } else { format!(": {said}") };
     Some((time, format!("{status}{said}")))
@@ -261,7 +262,7 @@ pub(crate) fn measure(class: &Class, options: &Options, folder: &Path) -> Result
     let outcome = good.stop();
     let largest = node.largest();
     attackers.node_ends();
-    let ended = ended(node);
+    let ended = end_of(node);
     attackers.stop();
     let mut breaches = breaches.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let hosts = u64::from(class.attackers) * class.hosts_each;
@@ -307,7 +308,7 @@ pub(crate) fn measure_crowd(options: &Options, folder: &Path) -> Result<Row, Fai
         cores: u64::from(options.cores),
         parity: false,
     };
-    let ended = ended(node);
+    let ended = end_of(node);
     drop(crowd);
     Ok(Row {
         name: "crowd",

@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 
 /// Bytes of each drive: the first is in memory, the second a file.
 pub(crate) const DRIVE: u64 = 64 << 20;
-/// What the clients that verify have for themselves, at the beginning of each drive. Attackers may
-/// read it.
+/// Bytes at the beginning of each drive that belong to the clients that verify. Attackers may read
+/// them.
 pub(crate) const GOOD: u64 = 8 << 20;
 /// Drives of a node.
 pub(crate) const DRIVES: u32 = 2;
-/// How long a node may take to end, whatever it is doing.
+/// Time for a node to end, whatever it is doing.
 pub(crate) const TO_END: Duration = Duration::from_secs(10);
 
-/// How a node is started: again and again with the same drive, if it has to be.
+/// Setup of a node that may start again and again with the same drive.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
     binary: PathBuf,
@@ -57,7 +57,7 @@ impl Setup {
         self.folder.join(format!("{}.drive", self.name))
     }
 
-    /// Where the node keeps which blocks are unreadable.
+    /// Folder in which the node keeps the list of unreadable blocks.
     pub(crate) fn state(&self) -> PathBuf {
         self.folder.join(&self.name)
     }
@@ -132,14 +132,14 @@ impl Node {
         self.signal(Signal::SIGCONT);
     }
 
-    /// Why it does not run any more, if it does not.
+    /// Reason why it does not run any more; `None` while it runs.
     pub(crate) fn has_ended(&mut self) -> Option<String> {
         let ended = self.child.try_wait().ok()??;
-        Some(format!("{ended}: {}", self.said()))
+        Some(format!("{ended}: {}", self.last_words()))
     }
 
     /// The end of what it said on standard error.
-    fn said(&self) -> String {
+    fn last_words(&self) -> String {
         let said = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = said.lines().collect();
         lines[lines.len().saturating_sub(5)..].join("; ")
@@ -180,7 +180,7 @@ impl Node {
         self.signal(Signal::SIGTERM);
         while began.elapsed() < 3 * TO_END {
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Some((began.elapsed(), status, self.said()));
+                return Some((began.elapsed(), status, self.last_words()));
             }
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -26,7 +26,7 @@ impl Random {
         things[self.below(things.len() as u64) as usize]
     }
 
-    /// Whether something happens that happens once in `times`.
+    /// Returns whether something happens that happens once in `times`.
     pub(crate) fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

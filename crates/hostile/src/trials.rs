@@ -10,7 +10,7 @@ mod replay;
 
 use crate::bound::{Load, bound};
 use crate::good::Outcome;
-use crate::measure::{Row, ended};
+use crate::measure::{Row, end_of};
 use crate::node::Node;
 use crate::wire::Target;
 use crate::{Failed, Options};
@@ -21,7 +21,7 @@ use pumice_nvme::spec::{Sqe, Status};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long anything may take that must happen in the end.
+/// Time for anything that must happen in the end.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Blocks of 512 bytes of a piece.
 const PIECE: u32 = 8;
@@ -61,7 +61,7 @@ pub(crate) const TRIALS: [Trial; 6] = [
     },
 ];
 
-/// What came of a trial. The node is asked to end.
+/// Row of a trial. The node is asked to end.
 fn row(name: &'static str, outcome: Outcome, node: Node, breaches: Vec<String>, options: &Options) -> Row {
     let load =
         Load { hosts: 16, connections: 700, queues: 64, cores: u64::from(options.cores), parity: false };
@@ -74,7 +74,7 @@ fn row(name: &'static str, outcome: Outcome, node: Node, breaches: Vec<String>, 
         open: Vec::new(),
         largest,
         bound: bound(&load),
-        ended: ended(node),
+        ended: end_of(node),
         breaches,
         skipped: None,
     }

@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 
 /// Bytes of data that a node takes in the capsule of an I/O queue.
 pub(crate) const CAPSULE: u32 = 68 << 10;
-/// How long an attacker waits for an answer before it goes on to something else.
+/// Time for which an attacker waits for an answer before it goes on to something else.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
-/// How long a node may take to answer what it must answer: an attacker that waits longer says so.
+/// Time for a node to answer a command that it must answer: an attacker that waits longer reports a
+/// breach.
 pub(crate) const ANSWERED: Duration = Duration::from_secs(30);
 
 /// A node, as its peers see it.
@@ -95,7 +96,7 @@ pub(crate) fn capsule(sqe: &Sqe, data: &[u8], digests: Digests) -> Vec<u8> {
 pub(crate) struct Session {
     pub(crate) stream: TcpStream,
     pub(crate) host: Connection,
-    /// What is to be sent next.
+    /// Bytes to send next.
     pub(crate) out: Vec<u8>,
     pending: Vec<u8>,
     done: VecDeque<Completion>,
@@ -248,7 +249,7 @@ impl Session {
     }
 }
 
-/// What a node said to a command.
+/// Answer of a node to a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// Its completion.
@@ -310,7 +311,7 @@ pub(crate) fn refused(mut stream: &TcpStream) -> io::Result<()> {
     }
 }
 
-/// Whether an error says that nothing came in time.
+/// Returns whether an error says that nothing came in time.
 pub(crate) fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }

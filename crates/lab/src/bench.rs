@@ -15,7 +15,7 @@ use pumice::leaving;
 use pumice_service::failure::Failure;
 use std::process::ExitCode;
 
-/// What to measure.
+/// Kinds of benchmarks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
     /// Measure the parity kernels against a plain read of the same memory

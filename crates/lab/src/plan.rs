@@ -37,8 +37,8 @@ pub(crate) struct PlanArgs {
     /// Accumulators of the methods `stripe` (across nodes) and `aggregate`
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=8))]
     accumulators: u64,
-    /// How to count: `actual` is what Pumice moves; `brief` is the accounting of the industry
-    /// brief, in which the drives compute
+    /// Way of counting: `actual` counts the bytes that Pumice moves; `brief` is the accounting of
+    /// the industry brief, in which the drives compute
     #[arg(long, value_enum, default_value_t = Accounting::Actual)]
     accounting: Accounting,
     /// Print one JSON document

@@ -9,14 +9,14 @@ use crate::bytes::{check, i32_at, u32_at, u64_at};
 
 /// Bytes that are read of it.
 pub const BYTES: usize = 512;
-/// Where the bitmap begins in the rmeta volume.
+/// Start of the bitmap in the rmeta volume.
 pub const BITMAP_START: u64 = 4096;
 /// The position of an image that was never part of the array.
 const NO_POSITION: u32 = u32::MAX;
 
 const STRUCTURE: &str = "RAID superblock";
 
-/// What a superblock says. It has no checksum, so each field is believed only where the text, or
+/// Content of a superblock. It has no checksum, so each field is believed only where the text, or
 /// the other superblocks, say the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {

@@ -44,7 +44,7 @@ pub struct Physical {
     pub name: String,
     /// Its id.
     pub id: Id,
-    /// Whether the text calls it missing. If its device is there, it has come back and is stale.
+    /// True if the text calls it missing. If its device is there, it has come back and is stale.
     pub missing: bool,
     /// Sector of its first extent.
     pub start_sector: u64,
@@ -74,7 +74,7 @@ impl Logical {
         self.segments.last().map_or(0, |last| last.start + last.extents)
     }
 
-    /// Whether `status` has a word.
+    /// Returns whether `status` has a word.
     #[must_use]
     pub fn is(&self, word: &str) -> bool {
         self.status.iter().any(|found| found == word)

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Where the dashes of the written form stand, in characters without dashes.
+/// Places of the dashes in the written form, in characters without dashes.
 const ENDS: [usize; 8] = [0, 6, 10, 14, 18, 22, 26, 32];
 
 /// An id: 32 letters and digits.

@@ -43,12 +43,12 @@ pub struct Header {
     pub device_bytes: u64,
     /// Its metadata areas; there may be none.
     pub areas: Vec<Range>,
-    /// Whether a group uses the volume; `None` for a header that does not say so (no extension, or
-    /// one of version 1).
+    /// The flag that a group uses the volume; `None` for a header that does not say so (no
+    /// extension, or one of version 1).
     pub in_use: Option<bool>,
 }
 
-/// What the first sectors of a device hold.
+/// Content of the first sectors of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Label {
     /// No label.
@@ -91,7 +91,7 @@ pub fn read(device: &(impl ReadAt + ?Sized)) -> io::Result<Label> {
     }
 }
 
-/// Where the header begins in a sector with a label; `None` without one.
+/// Offset of the header in a sector with a label; `None` without a label.
 fn header_at(sector: &[u8; SECTOR], number: u64) -> Option<Result<usize, Invalid>> {
     if !sector.starts_with(b"LABELONE") {
         return None;

@@ -41,7 +41,7 @@ pub enum PiecesError {
         volume: String,
         /// Its bytes.
         bytes: u64,
-        /// What is used of it, in bytes from its start.
+        /// Bytes that are used of it, from its start.
         needed: u64,
     },
     /// Too many pieces.

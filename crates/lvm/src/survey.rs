@@ -13,7 +13,7 @@ use crate::group::{FieldError, Group, Identity, Physical};
 use crate::id::Id;
 use crate::label::{self, Header, Label};
 use crate::text::{self, TextError};
-use crate::volume::{Located, Missing, Place, RaidVolume, Refusal};
+use crate::volume::{Located, Missing, PvPlace, RaidVolume, Refusal};
 
 /// A device to look at.
 #[derive(Clone, Copy)]
@@ -60,7 +60,7 @@ pub enum UnknownText {
     Identity(#[from] FieldError),
 }
 
-/// What a device holds.
+/// Content of a device.
 #[derive(Debug)]
 pub struct FoundDevice {
     /// Its name.
@@ -69,7 +69,7 @@ pub struct FoundDevice {
     pub header: Option<Header>,
     /// The groups and ages of its texts, without repetitions.
     pub texts: Vec<Identity>,
-    /// What is damaged on it.
+    /// Damage found on it.
     pub problems: Vec<DeviceProblem>,
 }
 
@@ -84,7 +84,7 @@ pub enum GroupProblem {
     Unknown {
         /// The device.
         device: String,
-        /// What is not understood.
+        /// The part that is not understood.
         error: UnknownText,
     },
     /// Two texts of the same age say different things.
@@ -122,7 +122,7 @@ pub struct Assembled {
     /// The newest text.
     pub group: Group,
     /// By physical volume of the text: where it is.
-    pub places: Vec<Place>,
+    pub places: Vec<PvPlace>,
     /// Its RAID volumes, in the order of their names.
     pub volumes: Vec<Candidate>,
 }
@@ -139,10 +139,10 @@ impl Assembled {
     }
 }
 
-fn at_places<'d>(places: &[Place], devices: &[Device<'d>]) -> Vec<Option<&'d dyn ReadAt>> {
-    let device = |place: &Place| match place {
-        Place::Device(device) => Some(devices[*device].bytes),
-        Place::Absent(_) => None,
+fn at_places<'d>(places: &[PvPlace], devices: &[Device<'d>]) -> Vec<Option<&'d dyn ReadAt>> {
+    let device = |place: &PvPlace| match place {
+        PvPlace::Device(device) => Some(devices[*device].bytes),
+        PvPlace::Absent(_) => None,
     };
     places.iter().map(device).collect()
 }
@@ -156,7 +156,7 @@ pub struct FoundGroup {
     pub state: Result<Assembled, GroupProblem>,
 }
 
-/// What a set of devices holds.
+/// Content of a set of devices.
 #[derive(Debug)]
 pub struct Survey {
     /// The devices, as they were given.
@@ -165,7 +165,7 @@ pub struct Survey {
     pub groups: Vec<FoundGroup>,
 }
 
-/// What a text says.
+/// Result of reading a text.
 type Read = Result<(Identity, Result<Group, FieldError>), UnknownText>;
 
 /// The texts that were found; most devices of a group have the same one.
@@ -312,11 +312,11 @@ impl Scene<'_, '_> {
         Ok(Assembled { group: group.clone(), places, volumes })
     }
 
-    /// Where a physical volume of a group is.
-    fn place(&self, group: &Group, pv: &Physical) -> Result<Place, GroupProblem> {
+    /// Place of a physical volume of a group.
+    fn place(&self, group: &Group, pv: &Physical) -> Result<PvPlace, GroupProblem> {
         let is_it = |device: &FoundDevice| device.header.as_ref().is_some_and(|header| header.id == pv.id);
         let mut having = self.found.iter().enumerate().filter(|(_, device)| is_it(device));
-        let Some((index, device)) = having.next() else { return Ok(Place::Absent(Missing::NotFound)) };
+        let Some((index, device)) = having.next() else { return Ok(PvPlace::Absent(Missing::NotFound)) };
         if let Some((_, other)) = having.next() {
             return Err(GroupProblem::Twice {
                 id: pv.id,
@@ -327,8 +327,8 @@ impl Scene<'_, '_> {
             return Err(GroupProblem::Unknown { device: device.name.clone(), error: (*error).clone() });
         }
         Ok(match self.missing(group, pv, index) {
-            Some(why) => Place::Absent(why),
-            None => Place::Device(index),
+            Some(why) => PvPlace::Absent(why),
+            None => PvPlace::Device(index),
         })
     }
 

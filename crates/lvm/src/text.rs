@@ -29,7 +29,7 @@ pub enum Value {
     List(Vec<Value>),
 }
 
-/// What a name stands for.
+/// Meaning of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     /// A section.
@@ -56,7 +56,7 @@ impl Section {
         })
     }
 
-    /// What a name stands for.
+    /// Finds the meaning of a name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Entry> {
         self.0.get(name)
@@ -69,7 +69,7 @@ impl Section {
 pub struct TextError {
     /// The line, from 1 on.
     pub line: usize,
-    /// What is wrong there.
+    /// The problem there.
     pub what: Wrong,
 }
 
@@ -113,7 +113,8 @@ pub fn parse(bytes: &[u8]) -> Result<Section, TextError> {
     if bytes.len() as u64 > MAX_TEXT {
         return Err(TextError { line: 1, what: Wrong::Length });
     }
-    // What is not UTF-8 becomes a character that is an error anywhere but in strings and comments.
+    // A sequence that is not UTF-8 becomes a character that is an error anywhere but in strings and
+    // comments.
     let text = String::from_utf8_lossy(bytes);
     let mut parser = Parser { rest: &text, line: 1, items: 0 };
     let read = parser.section(0);

@@ -26,9 +26,9 @@ const STATUS: [&str; 5] = ["READ", "WRITE", "VISIBLE", "REBUILD", "WRITEMOSTLY"]
 /// is over.
 const SUFFIXES: [&str; 2] = ["RESHAPE", "RESHAPE_DATA_OFFSET"];
 
-/// Where the bytes of a physical volume are.
+/// Place of the bytes of a physical volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum PvPlace {
     /// On a device, by its index.
     Device(usize),
     /// Nowhere.
@@ -66,14 +66,14 @@ pub struct Located<'g, 'd> {
     /// The group.
     pub group: &'g Group,
     /// By physical volume: where it is.
-    pub places: &'g [Place],
+    pub places: &'g [PvPlace],
     /// By physical volume: its device, if it has a place.
     pub devices: &'g [Option<&'d dyn ReadAt>],
 }
 
 /// A logical volume that is a part of an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct SubVolume {
     /// Its name.
     pub name: String,
     /// Its id.
@@ -90,7 +90,7 @@ pub enum Absence {
     Physical {
         /// The volume's id.
         id: Id,
-        /// Why.
+        /// The reason.
         why: Missing,
     },
     /// The text has no place for some of its bytes.
@@ -110,9 +110,9 @@ pub enum Absence {
     Failed,
 }
 
-/// How far an image is good.
+/// Extent to which an image is good.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
+pub enum ImageState {
     /// Everywhere.
     InSync,
     /// Below this sector of its data.
@@ -136,12 +136,12 @@ pub struct Image {
     /// Its role.
     pub role: Role,
     /// The rimage volume. Its data begin at [`RaidVolume::data_offset`].
-    pub data: Part,
+    pub data: SubVolume,
     /// The rmeta volume.
-    pub meta: Part,
-    /// How far it is good.
-    pub state: State,
-    /// Whether reads avoid it.
+    pub meta: SubVolume,
+    /// Extent to which the image is good.
+    pub state: ImageState,
+    /// True if reads avoid it.
     pub write_mostly: bool,
     /// dm-integrity between the image and its pieces. The pieces are those of the data below it.
     pub integrity: Option<Integrity>,
@@ -158,8 +158,8 @@ pub struct RaidVolume {
     pub id: Id,
     /// LVM's type.
     pub kind: RaidKind,
-    /// How data and redundancy lie on the images, from their data offset on: the arrangement of an
-    /// md array of the same kind.
+    /// Arrangement of data and redundancy on the images, from their data offset on: that of an md
+    /// array of the same kind.
     pub arrangement: Arrangement,
     /// Data of an image.
     pub image_sectors: Sectors,
@@ -190,7 +190,7 @@ impl RaidVolume {
 
     /// The images that are in use.
     pub fn in_use(&self) -> impl Iterator<Item = &Image> {
-        self.images.iter().filter(|image| !matches!(image.state, State::Absent(_)))
+        self.images.iter().filter(|image| !matches!(image.state, ImageState::Absent(_)))
     }
 
     /// The images' integrity goes through a journal: blocks of a volume that was not shut down may
@@ -227,7 +227,7 @@ impl RaidVolume {
     }
 }
 
-/// What bitmap and resync count: sectors of an image, for raid10 those of the volume.
+/// Size that bitmap and resync count: sectors of an image, for raid10 those of the volume.
 fn covered(kind: RaidKind, image_sectors: Sectors, arrangement: &Arrangement) -> Sectors {
     match kind.level() {
         Level::Raid10 => Sectors(arrangement.array_bytes() / SECTOR),
@@ -322,10 +322,10 @@ fn arrangement(group: &Group, lv: &Logical, raid: &Raid) -> Result<(u64, Arrange
 /// An image by the text alone.
 fn parts(located: &Located<'_, '_>, role: u16, meta: usize, image: usize) -> Result<Image, Refusal> {
     let group = located.group;
-    let part = |volume: usize| -> Result<Part, Refusal> {
+    let part = |volume: usize| -> Result<SubVolume, Refusal> {
         let lv = &group.logical[volume];
         let pieces = pieces(group, volume).map_err(|why| Refusal::Pieces { volume: lv.name.clone(), why })?;
-        Ok(Part { name: lv.name.clone(), id: lv.id, pieces })
+        Ok(SubVolume { name: lv.name.clone(), id: lv.id, pieces })
     };
     let (data, meta_part) = (part(image)?, part(meta)?);
     let lv = &group.logical[image];
@@ -336,16 +336,16 @@ fn parts(located: &Located<'_, '_>, role: u16, meta: usize, image: usize) -> Res
         Mapping::Integrity(integrity) => Some(integrity.clone()),
         _ => None,
     });
-    let state = absent.map_or(State::InSync, State::Absent);
+    let state = absent.map_or(ImageState::InSync, ImageState::Absent);
     Ok(Image { role: Role(role), data, meta: meta_part, state, write_mostly, integrity, regions: None })
 }
 
-fn absence(located: &Located<'_, '_>, part: &Part) -> Option<Absence> {
+fn absence(located: &Located<'_, '_>, part: &SubVolume) -> Option<Absence> {
     part.pieces.iter().find_map(|piece| match piece.place {
         None => Some(Absence::Nowhere(part.name.clone())),
         Some((pv, _)) => match &located.places[pv] {
-            Place::Device(_) => None,
-            Place::Absent(why) => {
+            PvPlace::Device(_) => None,
+            PvPlace::Absent(why) => {
                 Some(Absence::Physical { id: located.group.physical[pv].id, why: why.clone() })
             }
         },

@@ -10,5 +10,5 @@ mod discovery;
 mod outgoing;
 
 pub use connection::{Completion, Connection, Event, Options, SubmitError};
-pub use discovery::{DiscoveryError, DiscoveryReader, MAX_RECORDS, Part, TRIES};
+pub use discovery::{DiscoveryError, DiscoveryReader, LogPart, MAX_RECORDS, TRIES};
 pub use outgoing::{Outgoing, Payload, Sink};

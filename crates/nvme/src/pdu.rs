@@ -27,7 +27,7 @@ pub const MAX_HEADER: usize = 128;
 /// Bytes of a digest.
 pub const DIGEST: usize = 4;
 
-/// What a PDU is (its first byte).
+/// Type of a PDU (its first byte).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -79,19 +79,19 @@ impl Kind {
         }
     }
 
-    /// Whether a host sends it.
+    /// Returns whether a host sends it.
     #[must_use]
     pub const fn is_from_host(self) -> bool {
         matches!(self, Self::IcReq | Self::H2cTermReq | Self::CapsuleCmd | Self::H2cData)
     }
 
-    /// Whether it has digests where they were agreed on.
+    /// Returns whether it has digests where they were agreed on.
     #[must_use]
     pub const fn has_digests(self) -> bool {
         !matches!(self, Self::IcReq | Self::IcResp | Self::H2cTermReq | Self::C2hTermReq)
     }
 
-    /// Whether it may carry data.
+    /// Returns whether it may carry data.
     #[must_use]
     pub const fn may_carry_data(self) -> bool {
         matches!(self, Self::CapsuleCmd | Self::H2cData | Self::C2hData)
@@ -110,13 +110,13 @@ pub const SUCCESS: u8 = 1 << 3;
 /// The first eight bytes of every PDU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommonHeader {
-    /// What it is.
+    /// Its type.
     pub kind: Kind,
     /// [`HDGSTF`], [`DDGSTF`], [`LAST`], [`SUCCESS`].
     pub flags: u8,
     /// Bytes of the header, digest not counted.
     pub hlen: u8,
-    /// Where data begins, from the start of the PDU; 0 where there is none.
+    /// Start of the data, from the start of the PDU; 0 without data.
     pub pdo: u8,
     /// Bytes of the whole PDU.
     pub plen: u32,
@@ -142,7 +142,7 @@ impl CommonHeader {
     }
 }
 
-/// What both ends agreed on: which digests there are.
+/// Digests that both ends agreed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Digests {
     /// After each header.

@@ -10,7 +10,7 @@ use crate::{Goal, Nanos};
 
 const MINUTE: Nanos = 60_000_000_000;
 
-/// What the goal has earned and what collisions have spent.
+/// Earnings of the goal, less the cost of collisions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Account {
     goal: Goal,
@@ -71,9 +71,9 @@ impl Account {
         self.spent -= too_much;
     }
 
-    /// When a debt is forgiven on a drive without foreground requests since `idle_since`: each
-    /// minute after the first counts as a foreground request that was not slowed. Or else one
-    /// collision in the evening could stop all work until the morning.
+    /// Time at which a debt is forgiven on a drive without foreground requests since `idle_since`:
+    /// each minute after the first counts as a foreground request that was not slowed. Otherwise
+    /// one collision in the evening could stop all work until the morning.
     #[must_use]
     pub fn forgiven_at(&self, idle_since: Nanos) -> Nanos {
         let minutes = (-self.balance / (self.goal.mean as f64).max(1e-3)).ceil().clamp(0.0, 1e9);
@@ -86,7 +86,7 @@ impl Account {
         self.excesses = self.excesses.max(0.0);
     }
 
-    /// Whether a background request that takes `service` nanoseconds may start.
+    /// Returns whether a background request that takes `service` nanoseconds may start.
     #[must_use]
     pub fn allows(&self, service: Nanos) -> bool {
         self.balance >= 0.0
@@ -94,7 +94,7 @@ impl Account {
             && self.goal.percentile.is_none_or(|p| service <= p.limit || self.excesses >= 0.0)
     }
 
-    /// What is left, in nanoseconds.
+    /// Balance, in nanoseconds.
     #[must_use]
     pub fn balance(&self) -> f64 {
         self.balance

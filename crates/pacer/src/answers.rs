@@ -1,4 +1,4 @@
-//! What was answered lately, where the same question is put again.
+//! Cache of recent answers, for a question that is put again.
 //!
 //! On a load without a period an answer depends on how long the drive has been idle, not on the
 //! time of day, and idle intervals are asked about at the same ages: when they begin and where the
@@ -14,7 +14,7 @@ const PLACES: usize = 128;
 /// are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Question {
-    /// How long the drive has been idle, in nanoseconds.
+    /// Idle time of the drive, in nanoseconds.
     pub(crate) age: Nanos,
     pub(crate) mood: u8,
     /// A bit for each size that may be used.

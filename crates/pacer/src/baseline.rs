@@ -116,13 +116,14 @@ impl Baseline {
         self.cells.as_flattened_mut().iter_mut().for_each(|cell| cell.until = 0);
     }
 
-    /// Whether enough is known at the present level.
+    /// Returns whether enough is known at the present level.
     pub(crate) fn known(&self) -> bool {
         self.cells[self.class].iter().any(Cell::believed)
     }
 
-    /// What to charge: response less the mean without background work, in nanoseconds; `None` where
-    /// that is unknown, or below `least`. It may be negative: only so the mean is right.
+    /// Nanoseconds to charge: the response time less the mean without background work; `None` if
+    /// the mean is unknown, or below `least`. The charge may be negative: without negative ones the
+    /// mean would be too high.
     pub(crate) fn slowdown(
         &mut self,
         bytes: u64,

@@ -37,8 +37,8 @@ impl TokenBucket {
         self.tokens = (self.tokens + passed * i128::from(self.rate)).min(full);
     }
 
-    /// When a request may start: now, if the bucket is not in debt, or else the time at which the
-    /// debt is paid.
+    /// Time at which a request may start: now, if the bucket is not in debt, or else the time at
+    /// which the debt is paid.
     ///
     /// A request larger than the burst may start from a full bucket and leaves a debt.
     pub fn ready_at(&mut self, now: Nanos, bytes: u64) -> Nanos {

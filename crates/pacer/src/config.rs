@@ -1,8 +1,8 @@
-//! How a drive is to be paced.
+//! Configuration of pacing for one drive.
 
 use crate::{Goal, Nanos, NoStarter, Policy, ServiceCurve, Windows};
 
-/// What a collision costs.
+/// Cost of a collision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Charge {
     /// The wait of the one request that met the background request, as *Practical scrubbing*
@@ -11,26 +11,26 @@ pub enum Charge {
     /// That wait for every request until the drive falls idle again: those behind the first wait as
     /// well. The strict way, for live use.
     Queued,
-    /// What every foreground request near background work took more than its like without: for
-    /// drives that serve requests side by side, and for any other. `Priced` starts beside
+    /// Time that each foreground request near background work took in excess of its like without:
+    /// for drives that serve requests side by side, and for any other. `Priced` starts beside
     /// foreground requests too, where that buys more bytes for the slowdown than waiting for
     /// idleness.
     Measured,
 }
 
-/// How a drive is to be paced.
+/// Configuration of pacing for one drive.
 #[derive(Debug, Clone)]
 pub struct Config<S = NoStarter> {
-    /// How much the foreground may be slowed.
+    /// Bound on the slowdown of the foreground.
     pub goal: Goal,
-    /// When to start.
+    /// Rule for starting.
     pub policy: Policy<S>,
     /// Service times of background requests, from measurement or a model; corrected by
     /// `background_done` if `learn_service`.
     pub curve: ServiceCurve,
-    /// Whether `curve` follows what is measured.
+    /// True if `curve` follows what is measured.
     pub learn_service: bool,
-    /// What a collision costs.
+    /// Cost of a collision.
     pub charge: Charge,
     /// Background requests in progress at once, at most. Above 1 under [`Charge::Measured`] only.
     pub in_flight: usize,

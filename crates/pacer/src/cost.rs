@@ -1,4 +1,4 @@
-//! What background requests cost that run beside foreground requests: learned by size.
+//! Cost of background requests that run beside foreground requests, learned by size.
 
 use crate::price::Ladder;
 use crate::{Goal, SIZES};
@@ -15,7 +15,7 @@ const TRY_EVERY: u32 = 8;
 const STEP: f64 = 1.1;
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen {
+struct SizeCost {
     /// Foreground requests that were expected to meet background requests of this size.
     met: f64,
     /// Their slowdown in nanoseconds.
@@ -26,7 +26,7 @@ struct Seen {
 /// size; and the size to use.
 #[derive(Debug, Clone)]
 pub(crate) struct Costs {
-    seen: [Seen; SIZES.len()],
+    seen: [SizeCost; SIZES.len()],
     /// The size in use, an index into `SIZES`.
     size: usize,
     /// Bytes that a nanosecond of slowdown is worth while the foreground is served.
@@ -36,7 +36,7 @@ pub(crate) struct Costs {
 
 impl Costs {
     pub(crate) fn new() -> Self {
-        Self { seen: [Seen::default(); SIZES.len()], size: 0, price: 1e6, runs: 0 }
+        Self { seen: [SizeCost::default(); SIZES.len()], size: 0, price: 1e6, runs: 0 }
     }
 
     pub(crate) fn size(&self) -> usize {
@@ -150,7 +150,7 @@ mod tests {
         for _ in 0..400 {
             costs.choose(&ladder, &Goal::mean(1), 0, 1e-7, true);
             let service = ladder.0[costs.size()].1;
-            // Who arrives while it is in progress waits for half of it on average.
+            // A request that arrives while it is in progress waits for half of it on average.
             costs.observe(costs.size(), 1e-7 * service * 100.0, 1e-7 * service * 100.0 * service / 2.0);
         }
         costs.runs = 0;

@@ -1,5 +1,5 @@
-//! What ended an idle interval some time ago tells of the next end: daemons come again after about
-//! as long, whenever they began.
+//! Forecast of the end of an idle interval from earlier ends: daemons come again after about as
+//! long, whenever they began.
 //!
 //! Time is cut into slots. Of the ends of long idle intervals, pairs are counted by their lag in
 //! slots; a lag that is met much more often than those around it is an *echo*. How many ends there
@@ -40,12 +40,12 @@ const CONVINCING: f64 = 4.5;
 const PAIRS: f64 = 6.0;
 /// Lags on either side that one is compared with.
 const AROUND: usize = 20;
-/// How much more a lag that is followed counts when others are compared with it: a new one begins
+/// Factor in favour of a lag that is followed when it is compared with others: a new one begins
 /// with empty tables.
 const LOYALTY: f64 = 1.5;
 /// Classes of the product of all factors, 2.5 to an octave as those of rates are.
 pub(crate) const SHIFTS: usize = 17;
-/// What remains of the times in these classes from fit to fit: factors change while they are
+/// Share of the times in these classes that remains from fit to fit: factors change while they are
 /// learned.
 const FRESH: f64 = 0.97;
 
@@ -68,11 +68,11 @@ impl Cell {
 /// when it is made.
 #[derive(Debug, Clone)]
 pub(crate) struct Echo {
-    /// How many slots had a long interval's end, up to and with each of the last slots.
+    /// Number of slots with the end of a long interval, up to and with each of the last slots.
     sums: Vec<u32>,
     /// The last slot of `sums`.
     last: u64,
-    /// Whether an end was seen in it.
+    /// True if an end was seen in it.
     marked: bool,
     /// 1 for each slot that had one, twice over: any `REACH` slots lie side by side.
     marks: Vec<f32>,
@@ -100,7 +100,7 @@ impl Echo {
         }
     }
 
-    /// Whether no lag is known: then all factors are 1.
+    /// Returns whether no lag is known: then all factors are 1.
     pub(crate) fn silent(&self) -> bool {
         self.lags == [0; LAGS]
     }
@@ -130,7 +130,7 @@ impl Echo {
             .clamp(1.0 / MOST, MOST)
     }
 
-    /// Whether nothing ended in all the time that is looked back at from a slot.
+    /// Returns whether nothing ended in all the time that is looked back at from a slot.
     fn faded(&self, slot: u64) -> bool {
         slot > self.last + REACH as u64 + WIDE
     }
@@ -235,7 +235,7 @@ impl Echo {
         self.times.iter_mut().for_each(|time| *time *= FRESH);
     }
 
-    /// How far the pairs of a lag exceed those around it, in standard deviations.
+    /// Excess of the pairs of a lag over those around it, in standard deviations.
     fn excess(&self, lag: usize) -> f64 {
         let sum = |from: usize, to: usize| -> f64 {
             self.pairs[REACH - to.min(REACH - 1)..=REACH - from].iter().map(|&pairs| f64::from(pairs)).sum()

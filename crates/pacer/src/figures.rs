@@ -1,4 +1,4 @@
-//! What a pacer has measured.
+//! Measurements of a pacer.
 
 use crate::Nanos;
 use crate::work::KINDS;
@@ -6,7 +6,7 @@ use crate::work::KINDS;
 /// A running mean and maximum of times in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Times {
-    /// How many.
+    /// Number of values.
     pub count: u64,
     /// Their sum.
     pub sum: f64,
@@ -31,7 +31,7 @@ impl Times {
 /// Measured since the account was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Figures {
-    /// When that was.
+    /// Time of its start.
     pub since: Nanos,
     /// Foreground requests that arrived.
     pub foreground: u64,

@@ -1,4 +1,4 @@
-//! What the operator asks for: how much the foreground may be slowed.
+//! The operator's goal: a bound on the slowdown of the foreground.
 
 use crate::Nanos;
 
@@ -11,7 +11,7 @@ pub struct Percentile {
     pub limit: Nanos,
 }
 
-/// How much the foreground may be slowed. A slowdown is the response time of a request minus what
+/// Bound on the slowdown of the foreground. A slowdown is the response time of a request minus what
 /// it would have been without background work.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Goal {
@@ -32,7 +32,7 @@ impl Goal {
         Self { mean, percentile: None, maximum: None }
     }
 
-    /// Whether a background request that takes `service` nanoseconds may be started at all.
+    /// Returns whether a background request that takes `service` nanoseconds may be started at all.
     #[must_use]
     pub fn allows(&self, service: Nanos) -> bool {
         self.maximum.is_none_or(|maximum| service <= maximum)

@@ -1,4 +1,4 @@
-//! How likely the next foreground request is to come now: a hazard rate learned from idle
+//! Probability that the next foreground request comes now: a hazard rate learned from idle
 //! intervals.
 //!
 //! The rate is a product of three factors, each a table: the *age* of the idle interval (rates fall
@@ -62,8 +62,8 @@ pub struct Hazard {
 #[derive(Debug, Clone)]
 struct Ages {
     rate: [f64; AGES],
-    /// What it was fitted to: ends, the prior's among them, and time by the other factors. The
-    /// first `known` ages are known well enough.
+    /// Data of the fit: ends, the prior's among them, and time by the other factors. The first
+    /// `known` ages are known well enough.
     seen: [f64; AGES],
     expected: [f64; AGES],
     known: usize,
@@ -111,7 +111,7 @@ impl Ages {
 pub(crate) struct Stretch {
     /// Ends a nanosecond.
     pub(crate) rate: f64,
-    /// Where it ends.
+    /// End of the stretch.
     pub(crate) end: Nanos,
 }
 
@@ -161,7 +161,7 @@ impl Hazard {
         (within * PHASES as u64).checked_div(self.period).unwrap_or(0) as usize
     }
 
-    /// When the phase class of `at` ends.
+    /// End of the phase class of `at`.
     fn phase_end(&self, at: Nanos, phase: usize) -> Nanos {
         if self.period == 0 {
             return Nanos::MAX;
@@ -307,7 +307,7 @@ impl Hazard {
         Stretch { rate: rate * self.phase[phase] * self.mood[mood] * echo, end }
     }
 
-    /// Whether the rate depends on the age and the mood alone, not on the time of day.
+    /// Returns whether the rate depends on the age and the mood alone, not on the time of day.
     pub(crate) fn timeless(&self) -> bool {
         self.period == 0 && self.echo.silent()
     }

@@ -5,9 +5,9 @@ use crate::Nanos;
 /// A stretch in which the drive had no foreground request.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Idle {
-    /// When it began, in nanoseconds.
+    /// Start, in nanoseconds.
     pub start: Nanos,
-    /// When a foreground request ended it.
+    /// Time of the foreground request that ended it.
     pub end: Nanos,
     /// The length that the auto-regressive predictor expected when it began, in nanoseconds.
     pub predicted: f32,

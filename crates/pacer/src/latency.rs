@@ -20,7 +20,7 @@ impl Latency {
         self.sum = 0.0;
     }
 
-    /// How many.
+    /// Number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.total()

@@ -1,4 +1,4 @@
-//! When background requests go to a drive, and how large they are.
+//! Timing and size of background requests to a drive.
 //!
 //! After *Practical scrubbing: Getting to the bad sector at the right time* (Amvrosiadis, Oprea,
 //! Schroeder, DSN 2012): background work waits for idleness that will probably last, and its

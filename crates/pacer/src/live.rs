@@ -26,7 +26,7 @@ const GENERATIONS: u32 = 6;
 const CHARGED_PER_CLEAR: f64 = 9.0;
 /// Clear requests in one gap, at least; more where many are in progress at once.
 const GAP: f64 = 32.0;
-/// How long a gap holds back background work on an idle drive.
+/// Longest time for which a gap holds back background work on an idle drive.
 const HOLD: Nanos = 800_000_000;
 /// A burst is what comes after so long an idleness.
 const BURST_AFTER: Nanos = 100_000_000;
@@ -41,7 +41,7 @@ const SAVINGS: f64 = 1_000.0;
 /// So many arrivals that could not be used to start beside them halve what is expected of that.
 const UNSPENT: u32 = 32;
 
-/// What a foreground request that is done does to the account.
+/// Entry in the account for a foreground request that is done.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Charged {
     /// It was near background work, and slowed by so many nanoseconds.
@@ -50,7 +50,7 @@ pub(crate) enum Charged {
     Clear(f64),
 }
 
-/// What is left in the account by those who start beside foreground requests, in times of the
+/// Balance that starts beside foreground requests must leave in the account, in times of the
 /// smallest background request: a debt when the foreground stops would keep an idle drive unused.
 const RESERVE: f64 = 8.0;
 
@@ -73,10 +73,10 @@ pub(crate) struct Live {
     generations: u32,
     /// Nobody has arrived since the last background request.
     untouched: bool,
-    /// Who arrived in it teaches the baseline.
+    /// Window of arrivals that teach the baseline.
     window: (Nanos, Nanos),
-    /// Who arrived in it began a burst while background work was in progress: the baseline, learned
-    /// in the midst of bursts, is too high for them.
+    /// Window of arrivals that began a burst while background work was in progress: the baseline,
+    /// learned in the midst of bursts, is too high for them.
     fresh: (Nanos, Nanos),
     /// Clear requests that are owed, and whether background work waits for them.
     owed: f64,
@@ -84,7 +84,7 @@ pub(crate) struct Live {
     level_changed: bool,
     /// Requests in progress that an arrival finds while background work is near.
     busy_level: f64,
-    /// Whether a background request of this run was started beside foreground requests.
+    /// True if a background request of this run was started beside foreground requests.
     beside: bool,
     /// Foreground requests expected to be met in this run, and their slowdown.
     met: f64,
@@ -97,9 +97,9 @@ pub(crate) struct Live {
     /// Arrivals in a row that found as much to spend beside foreground requests as may be saved,
     /// while nothing was started there.
     unspent: u32,
-    /// What requests in progress are still expected to cost.
+    /// Cost still expected of requests in progress.
     pending_cost: f64,
-    /// What may be spent beside foreground requests now, so that starts are spread evenly.
+    /// Amount that may be spent beside foreground requests now; it spreads starts evenly.
     tokens: f64,
     /// The share of the goal that is spent beside foreground requests.
     pub(crate) share: f64,
@@ -181,8 +181,8 @@ impl Live {
             self.arrivals += 1;
             self.full += u32::from(self.tokens >= most);
         }
-        // What is saved up for beside foreground requests, and finds no moment there, buys more on
-        // the idle drive.
+        // Savings for starts beside foreground requests that find no moment there buy more on the
+        // idle drive.
         self.unspent = if self.tokens >= most && !self.gap { self.unspent + 1 } else { 0 };
         if self.unspent >= UNSPENT {
             self.unspent = 0;
@@ -312,8 +312,8 @@ impl Live {
         if self.gap { idle_since.saturating_add(HOLD) } else { 0 }
     }
 
-    /// Whether to start beside `outstanding` foreground requests: bytes, and expected slowdown. Or
-    /// when to ask again.
+    /// Decides about a start beside `outstanding` foreground requests: bytes and expected
+    /// slowdown, or the time to ask again.
     pub(crate) fn want(
         &mut self,
         now: Nanos,

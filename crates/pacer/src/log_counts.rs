@@ -44,7 +44,7 @@ impl<const PARTS: u32> LogCounts<PARTS> {
         self.total = 0;
     }
 
-    /// How many values.
+    /// Number of values.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total

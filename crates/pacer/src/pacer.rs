@@ -11,7 +11,7 @@ use crate::{
     ServiceCurve, Starter, TokenBucket, Windows, Works,
 };
 
-/// What to do now.
+/// Next action of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// Start a background request now: the pacer counts it as in progress until `background_done`.
@@ -273,7 +273,7 @@ impl<S: Starter> Pacer<S> {
         }
     }
 
-    /// How many nanoseconds of slowdown a nanosecond of collision has made so far: 1, or more where
+    /// Nanoseconds of slowdown that a nanosecond of collision has made so far: 1, or more if
     /// requests queue behind the first.
     fn weight(&self) -> f64 {
         // The first milliseconds say little: they count together with 50 ms at weight 2.
@@ -284,8 +284,8 @@ impl<S: Starter> Pacer<S> {
         }
     }
 
-    /// What to do now. Constant time, except that a fit is made when one is due: a millisecond
-    /// every 10 s, under the policy `Priced`.
+    /// Decides on the next action. Constant time, except that a fit is made when one is due: a
+    /// millisecond every 10 s, under the policy `Priced`.
     pub fn next(&mut self, now: Nanos) -> Decision {
         if self.paused || self.flights.len() >= self.in_flight {
             return Decision::WaitForEvent;
@@ -370,7 +370,7 @@ impl<S: Starter> Pacer<S> {
     }
 
     /// Time begins anew at `now` on an idle drive: for simulations that go through a trace twice.
-    /// What was learned stays.
+    /// All that was learned stays.
     pub fn rewind(&mut self, now: Nanos) {
         let goal = *self.account.goal();
         self.set_goal(goal, now);
@@ -385,7 +385,7 @@ impl<S: Starter> Pacer<S> {
         }
     }
 
-    /// What was measured.
+    /// The measurements.
     #[must_use]
     pub fn figures(&self) -> &Figures {
         &self.figures

@@ -52,8 +52,8 @@ impl Moments {
         self.next = (self.next + 1) % EVENTS;
     }
 
-    /// How much better the moments are told by their phase than by nothing, in nats, less what 100
-    /// free parameters gain by chance.
+    /// Gain of telling the moments by their phase, in nats, less the gain of 100 free parameters by
+    /// chance.
     fn evidence(&self, period: Nanos) -> f64 {
         let mut counts = [0_u32; PHASES];
         for at in &self.ring {

@@ -18,7 +18,7 @@ pub enum Policy<S = NoStarter> {
 }
 
 impl<S: Starter> Policy<S> {
-    /// Whether it starts requests while the foreground is being served.
+    /// Returns whether it starts requests while the foreground is being served.
     #[must_use]
     pub fn ignores_foreground(&self) -> bool {
         match self {
@@ -28,7 +28,7 @@ impl<S: Starter> Policy<S> {
         }
     }
 
-    /// Whether the slowdown account binds it.
+    /// Returns whether the slowdown account binds it.
     #[must_use]
     pub fn holds_goal(&self) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! What a nanosecond of slowdown costs, in bytes: the one number that a goal turns into.
+//! Price of a nanosecond of slowdown, in bytes: the one number that a goal turns into.
 //!
 //! At price `p` a request of `b` bytes that takes `s` and is expected to slow the foreground by `d`
 //! is worth `(b - p * d) / s` a nanosecond. The size that is worth most is taken; while none is
@@ -32,10 +32,10 @@ impl Ladder {
     }
 }
 
-/// How long the first to arrive waits on average for the end of a request that takes `service`,
-/// where they come at `rate`; 0 where nobody comes. As [`best_size`] has it for an equal rate: a
-/// price is found for what will be chosen, and `rate * service^2 / 2` would say that large requests
-/// are never chosen where arrivals are frequent.
+/// Mean wait of the first arrival for the end of a request that takes `service`, at arrivals of
+/// `rate`; 0 without arrivals. As [`best_size`] has it for an equal rate: a price is found for the
+/// requests that will be chosen, and `rate * service^2 / 2` would say that large requests are never
+/// chosen where arrivals are frequent.
 fn expected_wait(rate: f64, service: f64) -> f64 {
     let x = rate * service;
     // Below, the difference would be lost in rounding.
@@ -86,9 +86,9 @@ impl RateClasses {
         self.time.iter().sum()
     }
 
-    /// What each size is expected to cost where it may be used, so that a search for a price asks
-    /// for the exponentials once. `weight` is how many nanoseconds of slowdown a nanosecond of
-    /// collision makes; `usable` says which sizes may be used.
+    /// Expected cost of each size that may be used, so that a search for a price asks for the
+    /// exponentials once. `weight` is the nanoseconds of slowdown that a nanosecond of collision
+    /// makes; `usable` tells the sizes that may be used.
     pub(crate) fn costs(&self, ladder: &Ladder, weight: f64, usable: &[bool; SIZES.len()]) -> Costs {
         let mut out = Costs { classes: [(0.0, [0.0; SIZES.len()]); CLASSES], len: 0, ladder: *ladder };
         for (&rate, &time) in self.rate.iter().zip(&self.time) {
@@ -149,7 +149,7 @@ impl Costs {
     }
 }
 
-/// What to do now: a size, or nothing until a time.
+/// Worth of a start now: a size, or nothing until a time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Worth {
     /// A request of so many bytes, expected to slow the foreground by so many nanoseconds.
@@ -241,9 +241,9 @@ fn best_at(
         if gain > worth * service && usable(delay, service) {
             (best, worth) = (Some((bytes, delay)), gain / service);
         }
-        // Whoever has come by now waits for the rest of a larger request as well: where no larger
-        // one is worth more even if nobody else comes, the exponentials are saved. The margin is
-        // for rounding.
+        // Requests that have come by now wait for the rest of a larger request as well. If no
+        // larger one is worth more even if nobody else comes, the exponentials are saved. The
+        // margin is for rounding.
         let (known, slope) = (price * hit_times_when, (price * hit + worth) * (1.0 - 1e-9));
         if ladder.0[i + 1..].iter().all(|&(bytes, service)| bytes as f64 + known < service * slope) {
             break;

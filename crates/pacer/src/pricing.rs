@@ -30,7 +30,7 @@ const LEAST_SHARE: f64 = 0.02;
 const PERIOD_EVERY: u32 = 8;
 /// Ends of idle intervals before the first fit.
 const ENOUGH: u64 = 16;
-/// How many of the largest requests the correction of expected costs is believed to have seen.
+/// Weight of the prior in the correction of expected costs, in largest requests.
 const BIAS_PRIOR: f64 = 5.0;
 
 #[derive(Debug, Clone)]
@@ -49,7 +49,7 @@ pub(crate) struct Pricing {
     half_life: Nanos,
     next_fit: Nanos,
     next_price: Nanos,
-    /// When a collision last made a new price.
+    /// Time at which a collision last made a new price.
     priced: Nanos,
     fitted: Nanos,
     fits: u32,
@@ -58,14 +58,14 @@ pub(crate) struct Pricing {
     rates_seen: usize,
     count: f64,
     count_since: Nanos,
-    /// What collisions were expected to cost, and cost: their ratio corrects the hazard's level.
+    /// Expected and real cost of collisions: their ratio corrects the hazard's level.
     expected: f64,
     cost: f64,
     /// Bytes that a nanosecond of slowdown buys beside foreground requests (0: nothing is known),
     /// and the share of the goal that is better spent there.
     beside: f64,
     share: f64,
-    /// When the price was found last, and with which `beside`.
+    /// Time of the last search for the price, and the `beside` it was made with.
     solved: Nanos,
     solved_beside: f64,
 }
@@ -175,8 +175,7 @@ impl Pricing {
         self.answers.clear();
     }
 
-    /// What a background request was expected to cost and what it cost, in nanoseconds of
-    /// collision.
+    /// Records the expected and the real cost of a background request, in nanoseconds of collision.
     pub(crate) fn cost(&mut self, expected: f64, cost: f64) {
         self.expected += expected;
         self.cost += cost;
@@ -288,8 +287,8 @@ impl Pricing {
         }
     }
 
-    /// What to start on a drive that is idle since `start`. What any but the smallest request is
-    /// expected to cost must be in the account `cover` times over, with one goal more: a drive that
+    /// Chooses a start on a drive that is idle since `start`. The expected cost of any but the
+    /// smallest request must be in the account `cover` times over, with one goal more: a drive that
     /// nobody uses earns nothing.
     pub(crate) fn choose(
         &mut self,

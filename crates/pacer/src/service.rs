@@ -1,4 +1,4 @@
-//! How long a drive takes for a background request of a given size.
+//! Service time of a drive for a background request of a given size.
 
 use crate::Nanos;
 use thiserror::Error;
@@ -10,7 +10,7 @@ pub const SIZES: [u64; 7] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20,
 /// Points a curve has at most.
 const POINTS: usize = 16;
 
-/// Why a curve cannot be.
+/// A curve that cannot be.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CurveError {
     /// No points, or more than 16.

@@ -8,7 +8,7 @@ use std::fmt::Debug;
 pub struct Rest {
     /// The time, in nanoseconds.
     pub now: Nanos,
-    /// When the last foreground request was done.
+    /// Time at which the last foreground request was done.
     pub idle_since: Nanos,
     /// Background requests that were started since then.
     pub issued: u32,
@@ -30,10 +30,10 @@ pub enum Begin {
 /// A start policy. The pacer tells it of idle intervals, and holds rate, windows and, if the policy
 /// wants it, the account.
 pub trait Starter: Debug + Clone {
-    /// Whether the slowdown account binds it.
+    /// Returns whether the slowdown account binds it.
     fn holds_goal(&self) -> bool;
 
-    /// Whether it starts requests while the foreground is being served.
+    /// Returns whether it starts requests while the foreground is being served.
     fn ignores_foreground(&self) -> bool;
 
     /// Takes the goal, at first and whenever it changes.

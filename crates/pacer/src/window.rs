@@ -55,7 +55,8 @@ impl Windows {
         Self { spans: Some(Vec::new()), offset: 0 }
     }
 
-    /// When work may next start: `now` if a window is open, the end of time if none ever is.
+    /// Next time at which work may start: `now` if a window is open, the end of time if none ever
+    /// is.
     #[must_use]
     pub fn open_at(&self, now: Nanos) -> Nanos {
         let Some(spans) = &self.spans else { return now };

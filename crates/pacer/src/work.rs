@@ -28,8 +28,8 @@ struct Entry {
     served: f64,
 }
 
-/// Who may go next: bytes are shared by weight among the kinds that have work, so that priority
-/// never becomes starvation.
+/// Order of kinds of work: bytes are shared by weight among the kinds that have work, so that
+/// priority never becomes starvation.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Works {
     entries: [Entry; KINDS],

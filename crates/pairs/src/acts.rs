@@ -1,4 +1,4 @@
-//! What each feature does in the room.
+//! Acts of the features in the room.
 
 mod media;
 mod orders;

@@ -8,9 +8,9 @@ use serde_json::Value;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How a command ended.
+/// Result of a command.
 #[derive(Debug, Clone)]
-pub(crate) struct Done {
+pub(crate) struct CallResult {
     /// `None` if a signal ended it.
     pub(crate) code: Option<i32>,
     pub(crate) said: String,
@@ -18,7 +18,7 @@ pub(crate) struct Done {
     pub(crate) stopped: bool,
 }
 
-impl Done {
+impl CallResult {
     /// The JSON document in what it said.
     pub(crate) fn json(&self) -> Value {
         let from = self.said.find("\n{").map_or(0, |at| at + 1);
@@ -32,7 +32,7 @@ impl World {
     ///
     /// # Errors
     /// If it cannot be started.
-    pub(crate) fn call_until(&self, args: &[String], stop: impl Fn() -> bool) -> Result<Done, Failed> {
+    pub(crate) fn call_until(&self, args: &[String], stop: impl Fn() -> bool) -> Result<CallResult, Failed> {
         let name = format!("call{}-{}", self.next_number(), args[0]);
         let log = Log::new(&self.folder, &name)?;
         held(&self.logs).push(Arc::clone(&log));
@@ -46,7 +46,7 @@ impl World {
         let mut process = Process::start(&self.binary, args, &log)?;
         let mut asked: Option<Instant> = None;
         let status = loop {
-            if let Some(status) = process.ended() {
+            if let Some(status) = process.exit_status() {
                 break Some(status);
             }
             match asked {
@@ -65,7 +65,7 @@ impl World {
         *held(&call.ended) = Some(Instant::now());
         log.wait_read();
         let lines = log.between(call.began, Instant::now());
-        Ok(Done {
+        Ok(CallResult {
             code: status.and_then(|status| status.code()),
             said: lines[1.min(lines.len())..].join("\n"),
             stopped: asked.is_some(),
@@ -76,7 +76,7 @@ impl World {
     ///
     /// # Errors
     /// If it cannot be started.
-    pub(crate) fn call(&self, args: &[&str]) -> Result<Done, Failed> {
+    pub(crate) fn call(&self, args: &[&str]) -> Result<CallResult, Failed> {
         let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
         let until = Instant::now() + 6 * PATIENCE;
         self.call_until(&args, || Instant::now() > until)
@@ -86,7 +86,7 @@ impl World {
     ///
     /// # Errors
     /// If it cannot be started.
-    pub(crate) fn volume_call(&self, args: &[&str]) -> Result<Done, Failed> {
+    pub(crate) fn volume_call(&self, args: &[&str]) -> Result<CallResult, Failed> {
         let run = self.path("run").display().to_string();
         self.call(&[&["volume"], args, &["--run-dir", &run, "--json"]].concat())
     }

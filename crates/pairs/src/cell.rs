@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How a cell is run.
+/// Settings of a cell's run.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
     pub(crate) binary: PathBuf,
@@ -25,7 +25,7 @@ pub(crate) struct Setup {
     pub(crate) keep: bool,
 }
 
-/// What came of it.
+/// Result of a cell.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) pair: Pair,
@@ -36,7 +36,7 @@ pub(crate) struct Outcome {
     pub(crate) written: u64,
     /// Flushes that told of a loss.
     pub(crate) told: usize,
-    /// Why it was not run.
+    /// Reason for skipping it; `None` if it was run.
     pub(crate) skipped: Option<String>,
 }
 

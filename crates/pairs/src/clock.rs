@@ -1,4 +1,4 @@
-//! How long the two features of a cell go on.
+//! Duration of the two features of a cell.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

@@ -134,7 +134,7 @@ impl Feature {
     }
 }
 
-/// Where a pair is run.
+/// Setting in which a pair is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// A volume in service, under load.

@@ -6,7 +6,7 @@ use std::process::Command;
 
 const MARK: &str = "PUMICE_PAIRS_INSIDE";
 
-/// Whether this program has mounts of its own.
+/// Returns whether this program has mounts of its own.
 pub(crate) fn is_inside() -> bool {
     std::env::var_os(MARK).is_some()
 }

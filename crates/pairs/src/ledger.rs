@@ -1,4 +1,4 @@
-//! What a client knows of its blocks: the version of each that must be there, and those that may.
+//! A client's knowledge of its blocks: the version of each that must be there, and those that may.
 
 use crate::random::Random;
 
@@ -77,7 +77,8 @@ impl Ledger {
         self.blocks.iter_mut().for_each(|known| known.durable = known.least);
     }
 
-    /// What was not flushed may be lost: the process that served was killed, or a Flush has failed.
+    /// Allows that unflushed writes are lost: the process that served was killed, or a Flush has
+    /// failed.
     pub(crate) fn unsure(&mut self) {
         self.blocks.iter_mut().for_each(|known| known.least = known.durable);
     }

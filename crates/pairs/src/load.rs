@@ -31,7 +31,7 @@ pub(crate) struct Wait {
     pub(crate) from: Instant,
 }
 
-/// What the clients share with the cell.
+/// State that the clients share with the cell.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     /// The clients end.
@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     pub(crate) kills: AtomicU64,
     pub(crate) verified: AtomicU64,
     pub(crate) written: AtomicU64,
-    /// What must not be: wrong content, refused commands.
+    /// Faults: wrong content, refused commands.
     pub(crate) wrong: Mutex<Vec<String>>,
     /// A Flush failed, or a write with FUA: what was not flushed may be lost.
     pub(crate) told: Mutex<Vec<String>>,

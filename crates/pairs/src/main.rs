@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Ports of a cell.
 const PORTS: u16 = 10;
 
-/// What failed.
+/// Failure of a run.
 #[derive(Debug)]
 pub(crate) struct Failed(pub(crate) String);
 
@@ -43,7 +43,7 @@ struct Options {
     /// Only the pairs of the short form
     #[arg(long)]
     short: bool,
-    /// How long the features of a cell go on [default: 20, or 4 with --short]
+    /// Seconds for which the features of a cell go on [default: 20, or 4 with --short]
     #[arg(long)]
     seconds: Option<u64>,
     /// The seed of the load and of the damage
@@ -58,7 +58,7 @@ struct Options {
     /// The program under test
     #[arg(long, default_value = "target/release/pumice")]
     binary: PathBuf,
-    /// Where cells have their files, and failed ones leave their logs
+    /// Folder in which cells have their files, and failed ones leave their logs
     #[arg(long, default_value = "target/pairs")]
     folder: PathBuf,
     /// Write the table of the run here
@@ -97,7 +97,7 @@ fn chosen(options: &Options) -> Result<Vec<Pair>, Failed> {
 }
 
 /// Says what came of a cell.
-fn tell(outcome: &Outcome, setup: &Setup) {
+fn report(outcome: &Outcome, setup: &Setup) {
     let seconds = outcome.took.as_secs_f64();
     let Outcome { pair, verified, written, told, .. } = outcome;
     let verdict = match (&outcome.skipped, outcome.troubles.is_empty()) {
@@ -158,7 +158,7 @@ fn all(options: &Options) -> Result<bool, Failed> {
             scope.spawn(move || {
                 while let Some(pair) = pairs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let outcome = run(&setup, *pair);
-                    tell(&outcome, &setup);
+                    report(&outcome, &setup);
                     let mut outcomes = world::held(outcomes);
                     outcomes.push(outcome);
                     // After each cell: a run of all pairs takes hours, and may be cut short.

@@ -1,17 +1,18 @@
 //! The members of the volume, as the process that serves it names them.
 
 use crate::Failed;
-use crate::call::Done;
+use crate::call::CallResult;
 use crate::feature::Feature;
 use crate::world::{SPARE, VOLUME, World, held};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// How long a process that served may need until it can serve again: nodes come back meanwhile.
+/// Time in which a process that served must be able to serve again: nodes come back meanwhile.
 const TO_RETURN: Duration = Duration::from_secs(30);
 
 impl World {
-    /// What the process that serves the volume says of it; `None` if there is none, or it refuses.
+    /// Status of the volume from the process that serves it; `None` if there is none, or it
+    /// refuses.
     pub(crate) fn status(&self) -> Option<Value> {
         let done = self.volume_call(&["status", VOLUME]).ok()?;
         (done.code == Some(0)).then(|| done.json()).filter(Value::is_object)
@@ -48,7 +49,7 @@ impl World {
     ///
     /// # Errors
     /// If the command cannot be started.
-    pub(crate) fn add(&self, device: &str, force: bool) -> Result<Option<Done>, Failed> {
+    pub(crate) fn add(&self, device: &str, force: bool) -> Result<Option<CallResult>, Failed> {
         let until = Instant::now() + Duration::from_secs(8);
         let mut args = vec!["add", VOLUME, device];
         if force {

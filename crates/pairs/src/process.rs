@@ -12,8 +12,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a process may take to end once it is asked to, and how long a request may stay without
-/// an answer and without a reason.
+/// Time for a process to end once it is asked to, and for a request to stay without an answer and
+/// without a reason.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The lines of a process. They are kept in a file as well.
@@ -56,7 +56,7 @@ impl Log {
         lines.iter().filter(|(at, _)| *at >= from && *at <= until).map(|(_, line)| line.clone()).collect()
     }
 
-    /// When the lines came that came between two moments.
+    /// Times of the lines that came between two moments.
     pub(crate) fn times(&self, from: Instant, until: Instant) -> Vec<Instant> {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().map(|(at, _)| *at).filter(|at| *at >= from && *at <= until).collect()
@@ -162,8 +162,8 @@ impl Process {
         let _ = kill(Pid::from_raw(self.child.id() as i32), signal);
     }
 
-    /// How it ended, if it has.
-    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+    /// Exit status; `None` while it runs.
+    pub(crate) fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
@@ -171,7 +171,7 @@ impl Process {
     pub(crate) fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
         let until = Instant::now() + limit;
         loop {
-            match self.ended() {
+            match self.exit_status() {
                 None if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
                 ended => return ended,
             }

@@ -23,7 +23,7 @@ impl Random {
         self.next() % end
     }
 
-    /// Whether something happens that happens once in `times`.
+    /// Returns whether something happens that happens once in `times`.
     pub(crate) fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

@@ -19,9 +19,9 @@ const REASONS: [&str; 9] = [
     "state=held",
 ];
 
-/// How much later than its cause a line may come.
+/// Time by which a line may come later than its cause.
 const LATER: Duration = Duration::from_millis(1500);
-/// What a busy machine may add.
+/// Time that a busy machine may add.
 const NOISE: Duration = Duration::from_millis(1500);
 
 /// The line that says why something waited between two moments, if there is one.

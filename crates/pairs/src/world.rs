@@ -26,7 +26,7 @@ pub(crate) const DRIVE: u64 = 16 << 20;
 const SMALL: &str = "96m";
 /// Bytes a second of a slow drive.
 const SLOW: &str = "2MB";
-/// How long anything may take to start.
+/// Time for anything to start.
 pub(crate) const TO_START: Duration = Duration::from_secs(20);
 /// The name of the volume.
 pub(crate) const VOLUME: &str = "vault";
@@ -37,7 +37,7 @@ pub(crate) struct Call {
     pub(crate) what: String,
     pub(crate) began: Instant,
     pub(crate) log: Arc<Log>,
-    /// When it ended.
+    /// Time of its end.
     pub(crate) ended: Mutex<Option<Instant>>,
 }
 
@@ -54,9 +54,9 @@ pub(crate) struct World {
     pub(crate) opening: Mutex<()>,
     /// Everything that was said, by all processes of the cell.
     pub(crate) logs: Mutex<Vec<Arc<Log>>>,
-    /// What must not be.
+    /// Faults that were seen.
     pub(crate) troubles: Mutex<Vec<String>>,
-    /// What one feature did not get because of the other, with its reason.
+    /// Requests that one feature did not get through because of the other, with the reasons.
     pub(crate) notes: Mutex<Vec<String>>,
     pub(crate) calls: Mutex<Vec<Arc<Call>>>,
     pub(crate) load: Shared,
@@ -158,8 +158,8 @@ impl World {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Where a node listens. The address is this cell's own: on 127.0.0.1 any connection that is
-    /// under way may have the port while a node is down.
+    /// Address on which a node listens. The address is this cell's own: on 127.0.0.1 any connection
+    /// that is under way may have the port while a node is down.
     pub(crate) fn address(&self, node: usize) -> SocketAddr {
         let cell = (self.ports / 10 % 250) as u8;
         let run = 64 + (std::process::id() % 128) as u8;
@@ -215,7 +215,7 @@ impl World {
         )
     }
 
-    /// Whether the nodes keep the pace of the pair from their next start on.
+    /// Sets whether the nodes keep the pace of the pair from their next start on.
     pub(crate) fn set_paced(&self, paced: bool) {
         *held(&self.paced) = paced;
     }
@@ -295,7 +295,7 @@ impl World {
         }
     }
 
-    /// Where the volume is served.
+    /// Address and name of the served volume.
     pub(crate) fn volume(&self) -> (SocketAddr, &'static str) {
         (self.address(NODES), "nqn.2026-11.example:vault")
     }

@@ -22,7 +22,7 @@ use crate::code::{Code, ColumnRole};
 use std::ops::Range;
 use thiserror::Error;
 
-/// What the redundant columns of a stripe are.
+/// Kinds of redundant columns of a stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Redundancy {
     /// Parity: the column of each parity row, in the order of the rows.
@@ -117,7 +117,7 @@ impl StripeClass {
         &self.check
     }
 
-    /// What the redundant columns are.
+    /// Returns the kind of the redundant columns.
     #[must_use]
     pub const fn redundancy(&self) -> &Redundancy {
         &self.redundancy
@@ -169,9 +169,9 @@ pub enum LayoutError {
     /// Bands do not follow one another.
     #[error("a band begins at stripe {found}, the one before ends at {expected}")]
     Gap {
-        /// Where it begins.
+        /// First stripe of the band.
         found: u64,
-        /// Where it should.
+        /// First stripe that the band must have.
         expected: u64,
     },
     /// A band is not of the array's shape.
@@ -179,7 +179,7 @@ pub enum LayoutError {
     Shape(u64),
 }
 
-/// How the stripes of an array lie on its columns.
+/// The map from stripes of an array to its columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArrayLayout {
     columns: usize,

@@ -30,7 +30,8 @@ use thiserror::Error;
 pub struct CheckMatrix {
     columns: usize,
     rows: Vec<Vec<u8>>,
-    /// What is known of the code: [`any_independent`](Self::any_independent).
+    /// Number of columns that are independent whichever they are, as far as is known:
+    /// [`any_independent`](Self::any_independent).
     any: usize,
 }
 
@@ -43,7 +44,7 @@ impl PartialEq for CheckMatrix {
 
 impl Eq for CheckMatrix {}
 
-/// Why a matrix makes no sense.
+/// An invalid check matrix.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CheckMatrixError {
     /// Too many rows.
@@ -64,7 +65,7 @@ pub enum CheckMatrixError {
     },
 }
 
-/// How lost members follow from the others.
+/// Coefficients that compute lost members from the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovery {
     /// The lost members, as asked.
@@ -159,7 +160,7 @@ impl CheckMatrix {
     }
 
     /// The equations that remain without some members: as many independent ones as there are, with
-    /// zeros in those columns. What does not hold a missing member stays as it is.
+    /// zeros in those columns. An equation without a missing member stays as it is.
     ///
     /// # Panics
     /// If there is no such column.
@@ -184,8 +185,8 @@ impl CheckMatrix {
         Self { columns: self.columns, rows: independent(rows), any }
     }
 
-    /// Whether the equations determine these lost members: their columns are independent. `false`
-    /// if a member is named twice.
+    /// Returns whether the equations determine these lost members: their columns are independent.
+    /// `false` if a member is named twice.
     ///
     /// # Panics
     /// If there is no such column.
@@ -195,8 +196,8 @@ impl CheckMatrix {
         lost.iter().all(|column| span.insert(vector(self.rows.iter().map(|row| row[*column]))))
     }
 
-    /// How lost members follow from the others; `None` if the equations do not determine them,
-    /// and where a member is named twice.
+    /// Computes the recovery of lost members from the others; `None` if the equations do not
+    /// determine them, or if a member is named twice.
     ///
     /// # Panics
     /// If there is no such column.

@@ -7,8 +7,7 @@ use crate::gf;
 use crate::kernels::{Kernels, MAX_XOR_SOURCES, RowMask};
 use crate::matrix::{MAX_COLUMNS, Matrix};
 
-/// How one class of stripes is folded: its columns, and a faster way to check it where its shape
-/// has one.
+/// Plan for folding one class of stripes: its columns, and a faster check if its shape has one.
 #[derive(Debug, Clone)]
 pub struct ClassPlan {
     /// Matrices over at most [`MAX_COLUMNS`] sources each, in order.
@@ -80,8 +79,8 @@ impl ClassPlan {
         }
     }
 
-    /// Which rows are not zero. Writes nothing but, where there are more sources than a kernel
-    /// takes, scratch memory.
+    /// Returns the rows that are not zero. Writes nothing but scratch memory, and that only if
+    /// there are more sources than a kernel takes.
     ///
     /// # Panics
     /// If the sources are not as many as the columns, or differ in length.

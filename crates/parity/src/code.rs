@@ -44,7 +44,7 @@ use thiserror::Error;
 /// The largest number of data columns of RAID-6: 2^255 = 1 would name slot 0 twice.
 pub const MAX_RAID6_DATA: usize = 255;
 
-/// What a column holds.
+/// Content of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnRole {
     /// Data, by its index.
@@ -62,15 +62,15 @@ pub struct Code {
     encode: Vec<Vec<u8>>,
 }
 
-/// Why there is no such code.
+/// A shape that no code has.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CodeError {
     /// A count is out of its range.
     #[error("{field} is {value}: it must be {least} to {most}")]
     Count {
-        /// Which count.
+        /// Name of the count.
         field: &'static str,
-        /// What was asked for.
+        /// The value asked for.
         value: usize,
         /// The least that there is.
         least: usize,
@@ -214,7 +214,7 @@ impl Code {
         self.check.rows()
     }
 
-    /// What a column holds; `None` if there is no such column.
+    /// Returns the role of a column; `None` if there is no such column.
     #[must_use]
     pub fn role(&self, column: usize) -> Option<ColumnRole> {
         match column {
@@ -224,13 +224,13 @@ impl Code {
         }
     }
 
-    /// What an encoder multiplies by: `parity[j] = sum over i of encode_rows()[j][i] * data[i]`.
+    /// Coefficients of the encoder: `parity[j] = sum over i of encode_rows()[j][i] * data[i]`.
     #[must_use]
     pub fn encode_rows(&self) -> &[Vec<u8>] {
         &self.encode
     }
 
-    /// How lost columns follow from the others; `None` if they do not
+    /// Computes the recovery of lost columns from the others; `None` if they do not determine it
     /// ([`CheckMatrix::recover`]).
     #[must_use]
     pub fn recover(&self, lost: &[usize]) -> Option<Recovery> {

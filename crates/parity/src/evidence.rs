@@ -83,7 +83,7 @@ fn common_period(runs: &[Range<usize>], byte: impl Fn(usize) -> u8 + Copy) -> Op
     counting.map(|run| period(run, byte)).reduce(|a, b| Some(a?.max(b?))).flatten()
 }
 
-/// How a pair of members could have come to what they hold.
+/// Ways in which members could have come to the bytes they hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RivalKind {
     /// Both hold, or held, a fill: a constant or a short pattern.
@@ -101,7 +101,7 @@ pub enum RivalKind {
 pub struct Rival {
     /// Their columns, in order: two; three or four of a [`RivalKind::Shuffle`].
     pub columns: Vec<usize>,
-    /// How.
+    /// The way in which they explain the bytes.
     pub kind: RivalKind,
 }
 
@@ -178,7 +178,7 @@ fn telling_runs_of(all: Vec<Range<usize>>, len: usize) -> Option<Vec<Range<usize
     Some(std::iter::once(sectors).collect())
 }
 
-/// Whether a content has a period of 1 to [`MAX_PERIOD`] bytes over every damaged run.
+/// Returns whether a content has a period of 1 to [`MAX_PERIOD`] bytes over every damaged run.
 ///
 /// # Panics
 /// If the content is not as long as the syndromes.
@@ -225,7 +225,7 @@ impl Combination {
     }
 }
 
-/// Whether something holds at [`STREAK`] damaged bytes one after another.
+/// Returns whether `holds` is true of [`STREAK`] damaged bytes one after another.
 fn has_streak(damaged: impl Iterator<Item = usize>, holds: impl Fn(usize) -> bool) -> bool {
     let mut streak = 0;
     for at in damaged {
@@ -237,7 +237,7 @@ fn has_streak(damaged: impl Iterator<Item = usize>, holds: impl Fn(usize) -> boo
     false
 }
 
-/// Whether a pair is live, and how.
+/// Classifies a pair; `None` if it is not live.
 fn pair(
     a: &Member<'_>,
     b: &Member<'_>,

@@ -38,7 +38,7 @@ impl Isa {
         }
     }
 
-    /// Whether this processor has it.
+    /// Returns whether this processor has it.
     #[must_use]
     pub fn is_available(self) -> bool {
         match self {

@@ -43,12 +43,12 @@ pub const MAX_PQ_DATA: usize = 255;
 /// The most sources of a plain XOR: those of P and Q, and these two.
 pub const MAX_XOR_SOURCES: usize = MAX_PQ_DATA + 2;
 
-/// Which rows are not zero: bit i for row i.
+/// Rows that are not zero: bit i for row i.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RowMask(pub u8);
 
 impl RowMask {
-    /// Whether every row is zero.
+    /// Returns whether every row is zero.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0 == 0
@@ -143,7 +143,7 @@ impl Kernels {
         }
     }
 
-    /// Whether the XOR of all sources is zero.
+    /// Returns whether the XOR of all sources is zero.
     ///
     /// # Panics
     /// As [`xor`](Self::xor).
@@ -179,7 +179,8 @@ impl Kernels {
         }
     }
 
-    /// Which of P (bit 0) and Q (bit 1) do not agree with the data. Writes nothing.
+    /// Returns the parities that do not agree with the data: P in bit 0, Q in bit 1. Writes
+    /// nothing.
     ///
     /// # Panics
     /// As [`pq_generate`](Self::pq_generate).
@@ -239,8 +240,8 @@ impl Kernels {
         }
     }
 
-    /// Which rows `sum over j of m[i][j] * sources[j]` differ from what is `stored`; with nothing
-    /// stored, which are not zero. Writes nothing.
+    /// Returns the rows `sum over j of m[i][j] * sources[j]` that differ from `stored`; with
+    /// nothing stored, those that are not zero. Writes nothing.
     ///
     /// # Panics
     /// If sources or (unless empty) stored rows are not as many as the matrix has, or lengths

@@ -27,7 +27,7 @@ pub(crate) fn scale(row: &mut [u8], factor: u8) {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Span {
     basis: [Vector; MAX_ROWS],
-    /// Where `basis[i]` has its leading 1.
+    /// Index of the leading 1 of each `basis[i]`.
     pivots: [usize; MAX_ROWS],
     dimension: usize,
 }
@@ -37,7 +37,7 @@ impl Span {
         self.dimension
     }
 
-    /// What is left of `v` when the basis has taken its part: zero if `v` lies in the subspace.
+    /// Reduces `v` by the basis. The result is zero if `v` lies in the subspace.
     fn residue(&self, mut v: Vector) -> Vector {
         for (base, pivot) in self.basis.iter().zip(self.pivots).take(self.dimension) {
             let factor = v[pivot];

@@ -1,4 +1,4 @@
-//! Which members explain the syndromes of a block.
+//! Location of damage: the members that explain the syndromes of a block.
 //!
 //! # Derivation
 //! Let s be the syndrome vector of a byte position: p bytes, one a row. If only the members of a

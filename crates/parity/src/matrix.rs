@@ -32,7 +32,7 @@ pub struct Matrix {
     prepared: Vec<Coefficient>,
 }
 
-/// Why a matrix makes no sense.
+/// An invalid matrix.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum MatrixError {
     /// Rows out of range.

@@ -20,7 +20,7 @@ impl Planes {
     /// The hash of zeros.
     pub const ZERO: Self = Self([0; 8]);
 
-    /// Whether every plane is zero.
+    /// Returns whether every plane is zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         self.0.iter().all(|p| *p == 0)

@@ -1,4 +1,4 @@
-//! Whether members hold each other's bytes: three in a ring, or two pairs at once.
+//! Test for members that hold each other's bytes: three in a ring, or two pairs at once.
 //!
 //! The rule and its derivation are R13 of `docs/design/repair.md`. An exchange of members whose
 //! coefficients in a row are equal leaves that row's syndrome zero, so one that happens under
@@ -41,7 +41,7 @@ pub(crate) fn find(check: &CheckMatrix, second: &[u8], contents: &[Option<&[u8]>
     })
 }
 
-/// Where the first and the last [`WINDOW`] damaged bytes in a row start, in each sector.
+/// Starts of the first and the last [`WINDOW`] damaged bytes in a row, in each sector.
 fn windows(syndrome: &[u8]) -> Vec<usize> {
     let mut out = Vec::new();
     for (sector, bytes) in syndrome.chunks(SECTOR).enumerate() {
@@ -69,7 +69,7 @@ impl Products {
         Self { members: members.len(), words: words.collect() }
     }
 
-    /// What member i adds to the second syndrome if its bytes belong to `from`.
+    /// The part of member i in the second syndrome if its bytes belong to `from`.
     fn error(&self, i: usize, from: usize) -> u64 {
         self.words[i * self.members + i] ^ self.words[i * self.members + from]
     }

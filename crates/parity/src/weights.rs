@@ -9,10 +9,11 @@
 //! **Blindness.** A fixed choice may make some c\[m\] zero. With w = (1, 1), RAID-6 gives the first
 //! data slot c = 1 + g^0 = 0: no damage of that member is ever seen. *Rule 1*: draw w again until
 //! `w . h != 0` for every column h of the code (the *guard*: the columns of all classes of a
-//! rotating array, whoever holds them). Damage that touches one chunk at some byte of a stripe is
-//! then always seen by that stripe's check. For one row that leaves w = u with u != 0; for RAID-6 w
-//! = u * (1, r) with u and r not zero and r * g^slot != 1: 255 - k values of r are good. Uniform
-//! drawing with rejection gives just these distributions, so there is no case of its own for them.
+//! rotating array, whichever members hold them). Damage that touches one chunk at some byte of a
+//! stripe is then always seen by that stripe's check. For one row that leaves w = u with u != 0;
+//! for RAID-6 w = u * (1, r) with u and r not zero and r * g^slot != 1: 255 - k values of r are
+//! good. Uniform drawing with rejection gives just these distributions, so there is no case of its
+//! own for them.
 //!
 //! **Cancellation.** *Rule 2*: take any fixed damage with y\[s\] = y != 0 for some stripe s at some
 //! byte, and fix the weights of all other stripes; the sum is zero if `w . y = v` for one

@@ -27,7 +27,7 @@ fn rank(rows: usize, mut vectors: Vec<Vec<u8>>) -> usize {
     rank
 }
 
-/// Whether the columns `of` are independent.
+/// Returns whether the columns `of` are independent.
 fn independent(code: &Code, of: &[usize]) -> bool {
     rank(code.parities(), of.iter().map(|c| code.check().column(*c)).collect()) == of.len()
 }
@@ -41,8 +41,8 @@ fn stripe(code: &Code, seed: u64) -> Vec<u8> {
     data.into_iter().chain(parities).collect()
 }
 
-/// Whether the pattern decodes; where it does, that it gives the stripe back, and what remains
-/// checks it.
+/// Returns whether the pattern decodes. If it does, asserts that the stripe comes back and that the
+/// remaining equations check it.
 fn decodes(code: &Code, stripe: &[u8], lost: &[usize]) -> bool {
     let recovery = code.recover(lost);
     assert_eq!(code.check().corrects(lost), recovery.is_some(), "{lost:?}");
@@ -232,7 +232,8 @@ proptest! {
     }
 }
 
-/// What any code of a shape can correct: one loss in each group, and as many more as globals.
+/// The losses that any code of a shape can correct: one in each group, and as many more as there
+/// are globals.
 fn should(shape: LrcShape, lost: &[usize]) -> bool {
     let mut in_groups = vec![0_usize; usize::from(shape.groups())];
     let mut rest = 0;
@@ -383,7 +384,8 @@ fn a_layout_corrects_what_every_stripe_does() {
     assert_eq!(shape("lrc:12,2,2").locality(), Locality::All);
 }
 
-/// What is said of a code holds for the equations that remain without some members.
+/// The number of independent columns is true also of the equations that remain without some
+/// members.
 #[test]
 fn columns_said_to_be_independent_are() {
     let names = ["rs:4,3", "lrc:6,2,2", "lrc:12,2,2", "lrc:12,2,2,data", "lrc:9,3,3"];

@@ -86,7 +86,7 @@ impl Array {
         CheckMatrix::new(self.code.parities(), self.members(), &rows).unwrap()
     }
 
-    /// What a node that holds `members` answers.
+    /// The answer of a node that holds `members`.
     fn node(&self, seed: &Seed, members: std::ops::Range<usize>, powers: usize) -> PowerSums {
         let keys = line_keys(seed, 0, self.chunk.div_ceil(64));
         let mut sums = PowerSums::new(self.code.parities(), powers);

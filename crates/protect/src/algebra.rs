@@ -1,15 +1,16 @@
 //! Polynomials over GF(2), modulo `P' = P x^(64-w)`, at compile time.
 //!
 //! The page `docs/design/protection-information.md` derives what is computed here. In this module a
-//! `u64` is a polynomial in plain order: bit `i` is the coefficient of `x^i`. What leaves it for a
-//! reflected guard is reversed.
+//! `u64` is a polynomial in plain order: bit `i` is the coefficient of `x^i`. Values that leave it
+//! for a reflected guard are reversed.
 
 /// Bytes that the kernels sum before they reduce: 4096 bytes of data, and metadata.
 pub(crate) const CHUNK: usize = 4096 + 128;
 /// 64-bit words of a chunk.
 const WORDS: usize = CHUNK / 8;
 
-/// What a guard's arithmetic needs. Aligned, so that no load of constants crosses a cache line.
+/// Constants for the arithmetic of a guard. Aligned, so that no load of constants crosses a cache
+/// line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Polynomial {
@@ -18,7 +19,7 @@ pub(crate) struct Polynomial {
     pub(crate) constants: [u64; WORDS],
     /// Degree `w` of `P`: bits of the guard.
     width: u32,
-    /// Whether bits are in reversed order, in the register and in all fields below.
+    /// Set if bits are in reversed order, in the register and in all fields below.
     reflected: bool,
     /// `P' - x^64`, in plain order.
     low: u64,
@@ -205,8 +206,9 @@ pub(crate) static CASTAGNOLI: Polynomial = Polynomial::new(32, 0x1EDC_6F41, true
 /// CRC-64/NVME.
 pub(crate) static NVME: Polynomial = Polynomial::new(64, 0xAD93_D235_94C9_3659, true);
 
-/// What the kernels with bit matrices need; of a guard of 16 bits in plain order. See "Matrices" in
-/// the page. A map from a byte to 16 bits is two matrices: low byte and high byte of the result.
+/// Constants of the kernels with bit matrices, for a guard of 16 bits in plain order. See
+/// "Matrices" in the page. A map from a byte to 16 bits is two matrices: low byte and high byte of
+/// the result.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Matrices {

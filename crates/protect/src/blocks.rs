@@ -6,7 +6,7 @@ use crate::stream::{CheckStream, MakeStream};
 use crate::tuple::Tuple;
 use crate::verdict::{Fault, Field};
 
-/// How many blocks these are.
+/// Number of blocks in these bytes.
 fn count(bytes: usize, block: usize) -> usize {
     assert!(bytes.is_multiple_of(block), "{bytes} bytes are no whole blocks of {block}");
     bytes / block

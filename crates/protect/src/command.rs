@@ -1,4 +1,4 @@
-//! What a command says about protection information.
+//! Protection fields of a command.
 
 use crate::format::{Format, Type};
 use crate::guard::Guard;
@@ -6,7 +6,7 @@ use crate::tuple::{Tuple, split_space};
 use crate::verdict::{Fault, Field};
 use thiserror::Error;
 
-/// Which fields are checked.
+/// Fields that are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Prchk {
     /// The guard against the bytes of the block.
@@ -37,7 +37,7 @@ pub enum Pract {
     Act,
 }
 
-/// What is done with the tuples of a command's blocks.
+/// Treatment of the tuples of a command's blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Tuples are checked and go on as they came.
@@ -51,7 +51,7 @@ pub enum Action {
 }
 
 impl Pract {
-    /// What happens to blocks on their way to media.
+    /// The action on blocks on their way to media.
     #[must_use]
     pub const fn of_write(self, format: &Format) -> Action {
         match self {
@@ -61,7 +61,7 @@ impl Pract {
         }
     }
 
-    /// What happens to blocks on their way from media.
+    /// The action on blocks on their way from media.
     #[must_use]
     pub const fn of_read(self, format: &Format) -> Action {
         match self {
@@ -194,7 +194,7 @@ pub struct CommandFields {
 pub struct InvalidReference {
     /// The low bits of the starting LBA.
     pub expected: u64,
-    /// What the command says.
+    /// The reference tag of the command.
     pub found: u64,
 }
 
@@ -203,7 +203,7 @@ impl InvalidReference {
     pub const STATUS: u16 = 0x181;
 }
 
-/// Which way the blocks of a command go.
+/// Direction in which the blocks of a command move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// To media: Write, Write Zeroes. PRACT makes tuples.
@@ -212,10 +212,10 @@ pub enum Direction {
     Read,
 }
 
-/// What a command asks for.
+/// Protection that a command asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Protection {
-    /// Whose task the tuples are.
+    /// The side that makes and strips the tuples.
     pub pract: Pract,
     /// The checks.
     pub checks: Prchk,

@@ -43,7 +43,7 @@ pub struct FaceCommand {
     blocks: u64,
 }
 
-/// Why a command over a visible face failed.
+/// Failure of a command over a visible face.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// A tuple failed its check.
@@ -109,13 +109,13 @@ impl FaceCommand {
         &self.format
     }
 
-    /// What it says of tuples.
+    /// The protection that the command asks for.
     #[must_use]
     pub const fn protection(&self) -> &Protection {
         &self.protection
     }
 
-    /// How many blocks.
+    /// Number of blocks.
     #[must_use]
     pub const fn blocks(&self) -> u64 {
         self.blocks
@@ -167,7 +167,8 @@ impl FaceCommand {
         metadata
     }
 
-    /// Whether this Write Zeroes stores the same metadata as a deallocation ([`deallocated`]).
+    /// Returns whether this Write Zeroes stores the same metadata as a deallocation
+    /// ([`deallocated`]).
     #[must_use]
     pub fn zeros_as_deallocated(&self) -> bool {
         // Reference tags of deallocated blocks count up. Two blocks show whether these do: with

@@ -20,7 +20,7 @@ pub enum Type {
     Three,
 }
 
-/// Where in the metadata the tuple is.
+/// Place of the tuple in the metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
     /// The first bytes; the guard covers the data.
@@ -35,9 +35,9 @@ pub enum Place {
 pub struct InvalidFormat {
     /// The field, as the NVM Command Set specification calls it.
     pub field: &'static str,
-    /// What it holds.
+    /// The value given.
     pub value: u64,
-    /// What is wrong with that.
+    /// The problem with the value.
     pub problem: &'static str,
 }
 
@@ -56,7 +56,7 @@ pub struct IdentifyFields {
     pub lbstm: u64,
 }
 
-/// What a namespace's blocks look like: sizes, place and type of the tuple, and its fields.
+/// Format of a namespace's blocks: sizes, place and type of the tuple, and its fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Format {
     data: usize,
@@ -170,7 +170,7 @@ impl Format {
         }
     }
 
-    /// Where the tuple is, in bytes from the start of the metadata.
+    /// Range of the tuple, in bytes from the start of the metadata.
     #[must_use]
     pub const fn tuple_range(&self) -> Range<usize> {
         let start = match self.place {

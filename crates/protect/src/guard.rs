@@ -80,8 +80,8 @@ impl Guard {
     /// above [`bits`](Self::bits) must be 0.
     #[must_use]
     pub fn without(self, whole: u64, b: &[u8]) -> u64 {
-        // The CRC is linear: what `b` adds to it does not depend on `A`. What is left is the guard
-        // of `A` after as many zero bytes, start value and final XOR included.
+        // The CRC is linear: the part of `b` in it does not depend on `A`. The rest is the guard of
+        // `A` after as many zero bytes, start value and final XOR included.
         let mut zeros = Crc { guard: self, register: 0 };
         zeros.update(b);
         let polynomial = self.polynomial();

@@ -34,7 +34,7 @@ impl Isa {
         }
     }
 
-    /// Whether this processor has it.
+    /// Returns whether this processor has it.
     #[must_use]
     #[cfg(target_arch = "x86_64")]
     pub fn is_available(self) -> bool {
@@ -56,7 +56,7 @@ impl Isa {
         }
     }
 
-    /// Whether this processor has it.
+    /// Returns whether this processor has it.
     #[must_use]
     #[cfg(not(target_arch = "x86_64"))]
     pub fn is_available(self) -> bool {

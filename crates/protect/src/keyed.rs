@@ -20,7 +20,7 @@ impl Numbers {
     }
 }
 
-/// What a secret gives for sums over stripes of `WORDS` words of 32 bits, an even number.
+/// Key derived from a secret, for sums over stripes of `WORDS` words of 32 bits, an even number.
 #[derive(Clone, Copy)]
 pub struct Key<const WORDS: usize> {
     words: [u32; WORDS],

@@ -3,7 +3,7 @@
 use crate::format::{Format, InvalidFormat, Place, Type};
 use crate::guard::Guard;
 
-/// How many metadata bytes a block has, and the tuple in them.
+/// Format of the metadata of a block: its size, and the tuple in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MetadataFormat {
     guard: Guard,
@@ -68,7 +68,7 @@ impl MetadataFormat {
         self.bytes
     }
 
-    /// Where the tuple is.
+    /// Place of the tuple.
     #[must_use]
     pub const fn place(&self) -> Place {
         self.place
@@ -80,7 +80,7 @@ impl MetadataFormat {
         self.storage_bits
     }
 
-    /// Whether there is nothing but the tuple.
+    /// Returns whether the tuple is all the metadata.
     #[must_use]
     pub const fn is_tuple(&self) -> bool {
         self.bytes == tuple_bytes(self.guard)

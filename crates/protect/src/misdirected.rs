@@ -1,8 +1,8 @@
 //! Misdirected writes: blocks whose content belongs at another place of the same drive.
 //!
 //! A drive that puts a write at the wrong place leaves two blocks that differ from their tags: the
-//! one that was written over, and the one that was not written. What the first holds belongs at the
-//! second.
+//! one that was written over, and the one that was not written. The content of the first belongs at
+//! the second.
 
 use std::collections::BTreeMap;
 
@@ -27,13 +27,13 @@ pub struct Differing {
 pub struct Misdirected {
     /// The first block.
     pub place: u64,
-    /// Where its content belongs.
+    /// Number of the block where the content belongs.
     pub belongs: u64,
-    /// How many blocks.
+    /// Number of blocks.
     pub blocks: u64,
 }
 
-/// Whether content can tell a place: one byte repeated is found anywhere.
+/// Returns whether a content can tell its place: one byte repeated is found anywhere.
 #[must_use]
 pub fn tells(content: &[u8]) -> bool {
     content.iter().any(|byte| *byte != content[0])

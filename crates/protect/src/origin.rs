@@ -1,6 +1,6 @@
-//! What a stored tuple is worth: where it came from, and what it says of a block.
+//! Worth of a stored tuple: its origin, and its opinion of a block.
 
-/// Where a tuple came from.
+/// Origin of a tuple.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Origin {
     /// There is no tuple.
@@ -28,7 +28,7 @@ impl Origin {
         }
     }
 
-    /// Whether the tuple says what the data were, and not only what they are.
+    /// Returns whether the tuple witnesses what the data were, and not only what they are.
     #[must_use]
     pub const fn is_witness(self) -> bool {
         matches!(self, Self::Written | Self::Vouched)
@@ -44,7 +44,7 @@ pub enum RestoredTag {
     Stays,
 }
 
-/// What a stored tuple says of a block.
+/// Opinion of a stored tuple of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Opinion {
     /// Nothing: there is no tuple, or it asks for no check.
@@ -60,7 +60,7 @@ pub enum Opinion {
 /// A block that was read, as its tuple sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Judged {
-    /// What the tuple says.
+    /// The opinion of the tuple.
     pub opinion: Opinion,
     /// The guard of the tuple, in its low bits; 0 without a tuple.
     pub guard: u64,

@@ -13,7 +13,7 @@ const LEN: usize = 4096 + 16 + 37;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("self-test: {guard} of instruction set {isa} is wrong on this processor")]
 pub struct SelfTestError {
-    /// What is wrong.
+    /// The guard that is computed wrongly.
     pub guard: Guard,
     /// Its instruction set.
     pub isa: Isa,

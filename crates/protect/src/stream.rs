@@ -30,7 +30,7 @@ enum Region {
     Rest,
 }
 
-/// Where a stream is.
+/// Position in a stream.
 #[derive(Debug, Clone)]
 struct Cursor {
     format: Format,
@@ -78,7 +78,7 @@ impl Cursor {
         self.crc = Crc::new(self.format.guard());
     }
 
-    /// How many data bytes the next `extended` bytes hold.
+    /// Number of data bytes in the next `extended` bytes.
     fn data_in(&self, extended: usize) -> usize {
         let (data, block) = (self.format.data_bytes(), self.format.block_bytes());
         let before = |at: usize| at / block * data + (at % block).min(data);

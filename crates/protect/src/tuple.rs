@@ -105,7 +105,7 @@ impl Tuple {
         storage << format.reference_bits() | u128::from(self.reference & format.reference_mask())
     }
 
-    /// Whether the tags say that nothing of this block is to be checked.
+    /// Returns whether the tags say that nothing of this block is to be checked.
     #[must_use]
     pub fn is_escape(&self, format: &Format) -> bool {
         let all_ones = self.reference & format.reference_mask() == format.reference_mask();

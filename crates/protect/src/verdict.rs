@@ -1,4 +1,4 @@
-//! What a check found.
+//! Result of a check.
 
 use std::fmt;
 
@@ -42,13 +42,13 @@ impl fmt::Display for Field {
 /// The first bad block of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// Which block, from the first of the command: the LBA is the starting LBA plus this.
+    /// Index of the block, from the first of the command: the LBA is the starting LBA plus this.
     pub block: u64,
-    /// What failed.
+    /// The field that failed.
     pub field: Field,
-    /// What the field should be.
+    /// The value that the field should have.
     pub expected: u64,
-    /// What it is.
+    /// The value in the tuple.
     pub found: u64,
 }
 

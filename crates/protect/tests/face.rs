@@ -266,7 +266,7 @@ fn every_check_action_type_and_format_gives_the_status_of_the_right_block() {
     assert!(faults > 1000, "{faults}");
 }
 
-/// What a write with PRACT makes of a block. The slow guard is only computed of one that is new.
+/// Writes a block with PRACT. The slow guard is only computed of a block that is new.
 fn plain_or_cached(plain: &Plain, index: u64, block: &mut [u8], wrong: Wrong, good: &[u8]) {
     if index != BAD || !matches!(wrong, Wrong::Data | Wrong::Escaped) {
         let at = index as usize * plain.block_bytes();

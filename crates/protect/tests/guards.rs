@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use pumice_protect::guard::{Crc, Guard};
 use pumice_protect::kernels::{Kernels, Spacing};
 
-/// What the known values are of.
+/// The message of a known value.
 fn message(name: &str) -> Vec<u8> {
     let ramp = |len: usize| (0..len).map(|i| i as u8).collect();
     match name {

@@ -26,7 +26,7 @@ impl Area {
         self.start.saturating_add(self.sectors)
     }
 
-    /// Whether the two share a sector.
+    /// Returns whether the two share a sector.
     #[must_use]
     pub const fn overlaps(self, other: Self) -> bool {
         self.start < other.end() && other.start < self.end()

@@ -120,7 +120,7 @@ impl Arrangement {
         }
     }
 
-    /// Whether some stripe can be checked without these roles.
+    /// Returns whether some stripe can be checked without these roles.
     pub(crate) fn is_checkable_without(&self, missing: &[usize]) -> bool {
         match self {
             Self::Parity(geometry) => missing.len() < usize::from(geometry.level().parities()),

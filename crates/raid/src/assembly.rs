@@ -273,7 +273,7 @@ impl Array {
         self.events
     }
 
-    /// When it was made, in seconds since 1970.
+    /// Time of creation, in seconds since 1970.
     #[must_use]
     pub const fn ctime(&self) -> u64 {
         self.ctime
@@ -328,21 +328,21 @@ impl Array {
         &self.notes
     }
 
-    /// Whether writes may be under way, or have been when the array stopped.
+    /// Returns whether writes may be under way, or have been when the array stopped.
     #[must_use]
     pub fn unclean(&self) -> bool {
         self.resync == Resync::Unclean
     }
 
-    /// Whether it is known which stripes have writes waiting in a journal: always where there is
-    /// none.
+    /// Returns whether it is known which stripes have writes waiting in a journal: always where
+    /// there is none.
     #[must_use]
     pub const fn is_journal_known(&self) -> bool {
         self.journal_stripes.is_some()
     }
 
-    /// Whether nothing can be checked unless the operator declares the array settled: it is not
-    /// clean, and nothing shows where writes may be under way.
+    /// Returns whether nothing can be checked unless the operator declares the array settled: it is
+    /// not clean, and nothing shows where writes may be under way.
     #[must_use]
     pub const fn needs_assume_settled(&self) -> bool {
         self.untracked && !self.settled
@@ -363,13 +363,13 @@ impl Array {
         self.running = true;
     }
 
-    /// Whether it was assumed to be running.
+    /// Returns whether it was assumed to be running.
     #[must_use]
     pub const fn is_running(&self) -> bool {
         self.running
     }
 
-    /// Whether parity was assumed, on the operator's declaration, to agree with the data.
+    /// Returns whether parity was assumed, on the operator's declaration, to agree with the data.
     #[must_use]
     pub const fn is_assumed_settled(&self) -> bool {
         self.settled && !self.running

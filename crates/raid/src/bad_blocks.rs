@@ -13,7 +13,7 @@ const STRUCTURE: &str = "bad-block log";
 /// The most units of one entry.
 const MAX_LENGTH: u64 = 512;
 
-/// What is odd about the log of a device.
+/// Oddities of a device's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Oddity {
     /// It begins with an entry of length 0.
@@ -23,7 +23,7 @@ pub enum Oddity {
     Unread(String),
 }
 
-/// Whether a log begins with an entry that names no block.
+/// Returns whether a log begins with an entry that names no block.
 #[must_use]
 pub fn begins_with_zeros(bytes: &[u8]) -> bool {
     bytes.len() >= 8 && u64_at(bytes, 0) & 0x3FF == 0

@@ -18,7 +18,7 @@ use crate::uuid::Uuid;
 pub const MAGIC: u32 = 0x6D74_6962;
 /// Bytes of its header.
 pub const HEADER_BYTES: usize = 256;
-/// Where the states begin in a lockless bitmap.
+/// Offset of the states in a lockless bitmap.
 pub const LOCKLESS_START: usize = 1024;
 /// The largest bitmap that is read: 2^27 regions of a classic one. md's own are at most some 128
 /// KiB.
@@ -79,7 +79,7 @@ pub struct Header {
     pub events: u64,
     /// Event count when it was last cleared.
     pub events_cleared: u64,
-    /// What the bitmap covers, in sectors of the members' data areas.
+    /// Size that the bitmap covers, in sectors of the members' data areas.
     pub sync_size: Sectors,
     /// State bits.
     pub state: u32,
@@ -166,7 +166,7 @@ impl Header {
         }
     }
 
-    /// Where the states are, in bytes from the start of the bitmap. At most [`MAX_BYTES`] of them.
+    /// Range of the states, in bytes from the start of the bitmap. At most [`MAX_BYTES`] of them.
     #[must_use]
     pub fn state_bytes(&self) -> Range<u64> {
         let start = if self.lockless() { LOCKLESS_START } else { HEADER_BYTES };
@@ -212,13 +212,13 @@ impl Bitmap {
         &self.header
     }
 
-    /// Whether the bits are ignored.
+    /// Reason for ignoring the bits; `None` if they count.
     #[must_use]
     pub const fn overridden(&self) -> Option<Override> {
         self.overridden
     }
 
-    /// Whether it has a state for each region rather than a bit.
+    /// Returns whether it has a state for each region rather than a bit.
     #[must_use]
     pub const fn is_lockless(&self) -> bool {
         self.header.lockless()
@@ -295,7 +295,7 @@ impl Bitmap {
         })
     }
 
-    /// How many regions have each state.
+    /// Number of regions in each state.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<Region, u64> {
         let mut counts = BTreeMap::new();

@@ -35,7 +35,7 @@ pub(crate) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..at + value.len()].copy_from_slice(value);
 }
 
-/// Whether every byte is zero.
+/// Returns whether every byte is zero.
 pub(crate) fn all_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|b| *b == 0)
 }

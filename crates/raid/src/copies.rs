@@ -66,7 +66,7 @@ impl Copies {
         self.far
     }
 
-    /// Whether the far copies lie in the next rows, not in far sections.
+    /// Returns whether the far copies lie in the next rows, not in far sections.
     #[must_use]
     pub const fn is_offset(self) -> bool {
         self.offset

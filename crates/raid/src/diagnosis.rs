@@ -83,13 +83,13 @@ impl Verdict {
         }
     }
 
-    /// Whether it concerns tags alone: the data is good, or not judged.
+    /// Returns whether it concerns tags alone: the data is good, or not judged.
     #[must_use]
     pub const fn is_of_tags(&self) -> bool {
         matches!(self, Self::TagDamaged(_) | Self::TagLost(_))
     }
 
-    /// Whether it concerns missing bytes, not inconsistent ones.
+    /// Returns whether it concerns missing bytes, not inconsistent ones.
     #[must_use]
     pub const fn is_gap(&self) -> bool {
         matches!(self, Self::Unreadable(_) | Self::NotAsked(_))
@@ -168,7 +168,7 @@ pub struct Diagnosis {
     pub start: u32,
     /// Bytes from the first to the last inconsistent one; of a gap, whole blocks.
     pub len: u32,
-    /// What is wrong.
+    /// The damage.
     pub verdict: Verdict,
     /// Its certainty.
     pub certainty: Certainty,
@@ -240,7 +240,8 @@ impl Diagnosis {
         self.start / BLOCK as u32
     }
 
-    /// Whether `next`, which begins in the same block or the next one, has the same verdict.
+    /// Returns whether `next`, which begins in the same block or the next one, has the same
+    /// verdict.
     fn continues(&self, next: &Self) -> bool {
         self.last_block() + 1 >= next.first_block()
             && self.verdict == next.verdict

@@ -1,4 +1,4 @@
-//! What else a device holds: partition tables, LVM's label, file systems, other RAID formats.
+//! Other contents of a device: partition tables, LVM's label, file systems, other RAID formats.
 //!
 //! The superblocks 0.90 and 1.0 stand at the end of the device, where the last partition or LVM's
 //! last volume ends as well. So a superblock counts only if nothing else on the device says that
@@ -28,7 +28,7 @@ const ROUNDING: u64 = 1 << 20;
 
 /// A format that is not md's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum ContentKind {
     /// A partition table of DOS.
     Dos,
     /// A GUID partition table.
@@ -69,7 +69,7 @@ pub enum Kind {
     Md,
 }
 
-impl Kind {
+impl ContentKind {
     /// The name under which an array of md that may lie in it is found.
     const fn inside(self) -> &'static str {
         match self {
@@ -82,13 +82,13 @@ impl Kind {
         }
     }
 
-    /// Whether making it on a device leaves a superblock 1.2, in sector 8, as it was.
+    /// Returns whether making it on a device leaves a superblock 1.2, in sector 8, as it was.
     const fn leaves_sector_8(self) -> bool {
         matches!(self, Self::Dos | Self::Fat | Self::Swap)
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ContentKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Dos => "DOS partition table",
@@ -121,15 +121,15 @@ pub struct Claim {
     pub bytes: Range<u64>,
     /// The partition, by its number.
     pub partition: Option<u32>,
-    /// What the partition holds at its start.
-    pub holds: Option<Kind>,
+    /// Content at the start of the partition.
+    pub holds: Option<ContentKind>,
 }
 
 /// A format that was found on a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature {
     /// The format.
-    pub kind: Kind,
+    pub kind: ContentKind,
     /// The id of this one, as its own tools print it.
     pub id: Option<String>,
     /// The name of what it belongs to: LVM's volume group.
@@ -140,7 +140,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    fn new(kind: Kind, id: Option<String>, bytes: Option<u64>) -> Self {
+    fn new(kind: ContentKind, id: Option<String>, bytes: Option<u64>) -> Self {
         let claims = bytes.map(|end| Claim { bytes: 0..end, partition: None, holds: None });
         Self { kind, id, name: None, claims: claims.into_iter().collect() }
     }
@@ -150,8 +150,8 @@ impl Signature {
         self.claims.iter().map(|claim| claim.bytes.end).max()
     }
 
-    /// Whether it is of this device. One that says it is larger is of an array that begins with
-    /// this device.
+    /// Returns whether it is of this device. One that says it is larger is of an array that begins
+    /// with this device.
     fn is_of(&self, device_bytes: u64) -> bool {
         self.end().is_none_or(|end| end <= device_bytes)
     }
@@ -161,15 +161,15 @@ impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let article = if matches!(
             self.kind,
-            Kind::Ext
-                | Kind::Xfs
-                | Kind::F2fs
-                | Kind::Exfat
-                | Kind::Ntfs
-                | Kind::Lvm
-                | Kind::Imsm
-                | Kind::Spdk
-                | Kind::Md
+            ContentKind::Ext
+                | ContentKind::Xfs
+                | ContentKind::F2fs
+                | ContentKind::Exfat
+                | ContentKind::Ntfs
+                | ContentKind::Lvm
+                | ContentKind::Imsm
+                | ContentKind::Spdk
+                | ContentKind::Md
         ) {
             "an"
         } else {
@@ -214,7 +214,7 @@ impl fmt::Display for Conflict {
             Some(Claim { partition: Some(number), .. }) => {
                 write!(f, "the superblock's array and partition {number} cannot both hold the device")?;
             }
-            Some(_) if other.kind == Kind::Lvm => {
+            Some(_) if other.kind == ContentKind::Lvm => {
                 f.write_str(
                     "the superblock belongs to a logical volume, or is of an older use; name the volume",
                 )?;
@@ -226,7 +226,7 @@ impl fmt::Display for Conflict {
 }
 
 /// Lists what else a device holds, other than what says it is larger than the device: that is held
-/// by an array which begins with the device. What cannot be read is as if it held nothing.
+/// by an array which begins with the device. A part that cannot be read counts as empty.
 #[must_use]
 pub fn signatures(device: &dyn ReadAt) -> Vec<Signature> {
     let disk = Disk::new(device, 0..device.size_bytes());
@@ -234,10 +234,10 @@ pub fn signatures(device: &dyn ReadAt) -> Vec<Signature> {
     found.extend(tables::find(&disk));
     let tail = disk.tail();
     if tail.has(b"Intel Raid ISM Cfg Sig. ", &[1024, 8192]) {
-        found.push(Signature::new(Kind::Imsm, None, None));
+        found.push(Signature::new(ContentKind::Imsm, None, None));
     }
     if tail.has(&[0xDE, 0x11, 0xDE, 0x11], &[512, 4096]) {
-        found.push(Signature::new(Kind::Ddf, None, None));
+        found.push(Signature::new(ContentKind::Ddf, None, None));
     }
     found.retain(|found| found.is_of(device.size_bytes()));
     found
@@ -256,7 +256,7 @@ pub fn holds(device: &dyn ReadAt) -> String {
     }
 }
 
-/// What a disk or partition holds, other than partitions.
+/// Signatures in a disk or partition, other than partitions.
 fn at_start(disk: &Disk<'_>) -> Vec<Signature> {
     let mut found = filesystems::find(disk);
     found.extend(lvm::find(disk));
@@ -273,13 +273,13 @@ pub fn conflict(superblock: &Superblock, device_bytes: u64, found: &[Signature])
         Some(Conflict { metadata: superblock.metadata, place, other, claim })
     };
     // At the end of the disk, and of the whole disk.
-    let container = found.iter().find(|other| matches!(other.kind, Kind::Imsm | Kind::Ddf));
+    let container = found.iter().find(|other| matches!(other.kind, ContentKind::Imsm | ContentKind::Ddf));
     if let Some(other) = container {
         return of(other, None);
     }
     match superblock.metadata {
         Metadata::V0_90 | Metadata::V1_0 => {
-            // What the array holds ends before the superblock; on a member of a larger array it
+            // The content of the array ends before the superblock; on a member of a larger array it
             // ends nowhere near it.
             let spare = if holds_as_much_as_a_member(superblock) { 0 } else { ROUNDING };
             let place = place.saturating_sub(spare)..place + MAX_BYTES as u64;
@@ -307,8 +307,8 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// Whether the array is about as large as the data area of one member, so that what the array holds
-/// looks on a member as if the member held it.
+/// Returns whether the array is about as large as the data area of one member, so that what the
+/// array holds looks on a member as if the member held it.
 fn holds_as_much_as_a_member(superblock: &Superblock) -> bool {
     let member = superblock.size.get().saturating_mul(SECTOR);
     superblock.arrangement().is_ok_and(|array| array.array_bytes() <= member.saturating_add(ROUNDING))

@@ -162,7 +162,7 @@ impl InspectReport {
         })
     }
 
-    /// Whether nothing keeps the array from being checked.
+    /// Returns whether nothing keeps the array from being checked.
     #[must_use]
     pub const fn is_whole(&self) -> bool {
         self.problems.is_empty()

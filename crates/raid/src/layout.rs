@@ -48,7 +48,7 @@ impl Level {
         }
     }
 
-    /// Whether its redundancy is copies rather than parity.
+    /// Returns whether its redundancy is copies rather than parity.
     #[must_use]
     pub const fn is_mirror(self) -> bool {
         matches!(self, Self::Raid1 | Self::Raid10)
@@ -119,7 +119,7 @@ impl fmt::Display for UnknownName {
 
 impl std::error::Error for UnknownName {}
 
-/// Where parity and data lie in each stripe of RAID-5 and RAID-6, by mdadm's names. RAID-4 has no
+/// Place of parity and data in each stripe of RAID-5 and RAID-6, by mdadm's names. RAID-4 has no
 /// layout.
 ///
 /// *left* moves parity down by one member a stripe, *right* moves it up; *asymmetric* numbers the
@@ -197,7 +197,7 @@ impl Layout {
         }
     }
 
-    /// Whether md knows this layout at `level`.
+    /// Returns whether md knows this layout at `level`.
     #[must_use]
     pub const fn is_of(self, level: Level) -> bool {
         match (level, self) {

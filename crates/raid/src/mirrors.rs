@@ -48,7 +48,7 @@ const RAID1_CHUNK: u64 = 64 << 10;
 /// Periods that are laid out to find overlaps: chunks that collide are at most two periods apart.
 const PERIODS_TRIED: u64 = 4;
 
-/// How the copies of an array of level 1 or 10 lie on its members.
+/// Places of the copies of an array of level 1 or 10 on its members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mirrors {
     level: Level,
@@ -203,7 +203,7 @@ impl Mirrors {
         self.array_bytes
     }
 
-    /// How the stripes lie.
+    /// The layout of the stripes.
     #[must_use]
     pub const fn layout(&self) -> &ArrayLayout {
         &self.layout

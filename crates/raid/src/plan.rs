@@ -12,7 +12,7 @@ use crate::assembly::{Array, Member};
 use crate::bitmap::{Bitmap, Region};
 use crate::ppl::Ppl;
 
-/// Why a stripe is not checked. Where several reasons hold, the one that comes first here is given.
+/// Reasons for not checking a stripe. If several hold, the one that comes first here is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SkipReason {
     /// Writes wait in the journal, or it cannot be said that none do.
@@ -84,9 +84,9 @@ impl fmt::Display for SkipReason {
     }
 }
 
-/// What to do with a run of stripes.
+/// Treatments of a run of stripes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum Treatment {
     /// Check them. The same roles are absent in all of them, see [`Array::absent`].
     Check,
     /// Leave them.
@@ -98,8 +98,8 @@ pub enum Kind {
 pub struct Extent {
     /// The stripes.
     pub stripes: Range<u64>,
-    /// What to do with them.
-    pub kind: Kind,
+    /// Their treatment.
+    pub kind: Treatment,
 }
 
 /// Runs of stripes to skip for one cause, by ascending start.
@@ -179,7 +179,7 @@ impl Array {
     fn bad_stripes(&self, member: &Member) -> Vec<Range<u64>> {
         let start = member.data_offset_bytes() / SECTOR;
         let bad = member.record.bad_blocks.iter();
-        // What lies before the data area concerns no stripe.
+        // A bad block before the data area concerns no stripe.
         let within = bad.filter(|area| area.end() > start);
         within
             .flat_map(|area| {
@@ -280,6 +280,6 @@ impl Iterator for Plan<'_> {
             until = further;
         }
         self.at = until;
-        Some(Extent { stripes: start..until, kind: reason.map_or(Kind::Check, Kind::Skip) })
+        Some(Extent { stripes: start..until, kind: reason.map_or(Treatment::Check, Treatment::Skip) })
     }
 }

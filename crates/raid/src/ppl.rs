@@ -96,7 +96,7 @@ impl Header {
     }
 }
 
-/// What a member's log says.
+/// Content of a member's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ppl {
     /// These writes were under way; often none.

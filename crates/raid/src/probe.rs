@@ -21,7 +21,7 @@ use crate::superblock::v1::{FIXED_BYTES, MAX_BYTES};
 use crate::superblock::{MAGIC, Position, Superblock};
 use crate::uuid::Uuid;
 
-/// How often a journal is followed whose tail moves meanwhile.
+/// Attempts to follow a journal whose tail moves meanwhile.
 const JOURNAL_TRIES: usize = 4;
 
 /// Everything md wrote about itself on one device.
@@ -33,14 +33,14 @@ pub struct MemberRecord {
     pub bitmap: Option<Bitmap>,
     /// The ranges that this device cannot give back, from the start of the device.
     pub bad_blocks: Vec<Area>,
-    /// What is odd about the log of those ranges, if anything is.
+    /// An oddity of the log of those ranges.
     pub bad_block_oddity: Option<bad_blocks::Oddity>,
     /// The partial parity log, where the array has one.
     pub ppl: Option<Ppl>,
     /// The state of the journal, on a journal device.
     pub journal: Option<Journal>,
-    /// What else the device holds, if it was looked for: not if the operator named the format of
-    /// the superblock, or the array is in use.
+    /// Other contents of the device, if they were looked for: not if the operator named the format
+    /// of the superblock, or the array is in use.
     pub foreign: Vec<Signature>,
 }
 
@@ -52,17 +52,17 @@ impl MemberRecord {
     }
 }
 
-/// Why a device could not be told.
+/// A device that could not be probed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// A read failed.
     #[error("{what} cannot be read at byte {offset}: {source}")]
     Read {
-        /// What was to be read.
+        /// The structure that was read.
         what: &'static str,
-        /// Where.
+        /// Offset of the read, in bytes.
         offset: u64,
-        /// Why not.
+        /// The failure of the read.
         source: io::Error,
     },
     /// A structure is damaged, or of a kind that is not known.
@@ -91,7 +91,7 @@ fn ambiguity(all: &[Superblock]) -> String {
     )
 }
 
-/// What is known of a device's superblock before it is read.
+/// Facts about a device's superblock that are known before it is read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Known {
     /// The array.
@@ -131,7 +131,7 @@ pub fn probe(device: &dyn ReadAt) -> Result<Option<MemberRecord>, ProbeError> {
 ///
 /// Of several good ones the one counts that is as it is known to be. Of several such, or if there
 /// is none, the one counts in whose data all the others lie as a whole, if it lies in the data of
-/// none, and none is newer: whoever may write to the array may have written them.
+/// none, and none is newer: a user who may write to the array may have written them.
 ///
 /// # Errors
 /// If the only superblock, or something it points to, is damaged or unknown; where several are good
@@ -165,7 +165,7 @@ pub fn probe_for(device: &dyn ReadAt, known: Known) -> Result<Option<MemberRecor
     }
 }
 
-/// What the superblock that counts points to.
+/// Reads the structures that the superblock that counts points to.
 fn read_own(device: &dyn ReadAt, superblock: Superblock) -> Result<MemberRecord, ProbeError> {
     match superblock.journal_tail {
         Some(_) => read_journal_device(device, superblock),
@@ -295,7 +295,7 @@ impl Logs {
     const ALL: Self = Self { bitmap: true, ppl: true };
 }
 
-/// What the superblock points to.
+/// Reads the structures that the superblock points to.
 pub(crate) fn read_rest(
     device: &dyn ReadAt,
     superblock: Superblock,
@@ -342,9 +342,9 @@ fn read_bad_blocks(
 
 /// Reads a journal device, to which somebody may be writing.
 ///
-/// What lies behind `journal_tail` stays until the tail moves on. So where the tail is the same
-/// after the ring was followed as before, no entry that was there before has been missed; else the
-/// ring is followed again, and after a few times its state is [`Journal::Unknown`].
+/// Entries behind `journal_tail` stay until the tail moves on. So where the tail is the same after
+/// the ring was followed as before, no entry that was there before has been missed; else the ring
+/// is followed again, and after a few times its state is [`Journal::Unknown`].
 pub(crate) fn read_journal_device(
     device: &dyn ReadAt,
     mut superblock: Superblock,

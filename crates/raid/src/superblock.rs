@@ -21,7 +21,7 @@ use features::Features;
 /// The number that begins every superblock.
 pub const MAGIC: u32 = 0xA92B_4EFC;
 
-/// What a device is to its array.
+/// Position of a device in its array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Position {
     /// A member in this role (or its replacement).
@@ -45,7 +45,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// Whether parity agrees with the data, as far as the superblock knows.
+/// Agreement of parity with the data, as far as the superblock knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Resync {
     /// Parity has been built and no write is under way.
@@ -60,7 +60,7 @@ pub enum Resync {
 /// A reshape that has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Reshape {
-    /// How far it has come, in sectors of the array.
+    /// Progress, in sectors of the array.
     pub position: u64,
     /// The level that it leads to.
     pub new_level: i32,
@@ -77,15 +77,15 @@ pub struct Reshape {
 /// The bad-block log as the superblock describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BadBlockLogPlace {
-    /// Where it lies.
+    /// Its place.
     pub area: Area,
     /// The unit of its entries is 2^shift sectors.
     pub shift: u8,
-    /// Whether it has entries.
+    /// True if it has entries.
     pub used: bool,
 }
 
-/// What a superblock says. Sizes and places are in sectors of 512 bytes from the start of the
+/// Content of a superblock. Sizes and places are in sectors of 512 bytes from the start of the
 /// device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
@@ -95,11 +95,11 @@ pub struct Superblock {
     pub array_uuid: Uuid,
     /// The device; 0.90 does not name it.
     pub device_uuid: Option<Uuid>,
-    /// The array's name, often `host:name`; empty in 0.90. What is not printable is escaped.
+    /// The array's name, often `host:name`; empty in 0.90. Unprintable characters are escaped.
     pub name: String,
-    /// When the array was made, in seconds since 1970.
+    /// Time of the array's creation, in seconds since 1970.
     pub ctime: u64,
-    /// When the superblock was written, in seconds since 1970.
+    /// Time of the last write of the superblock, in seconds since 1970.
     pub utime: u64,
     /// The level.
     pub level: Level,
@@ -109,21 +109,21 @@ pub struct Superblock {
     pub chunk: Sectors,
     /// Members, parity included.
     pub raid_disks: u16,
-    /// What each member gives to the array.
+    /// Size that each member gives to the array.
     pub size: Sectors,
-    /// Where the superblock itself lies.
+    /// Place of the superblock itself.
     pub super_offset: Sectors,
-    /// Where the data area begins.
+    /// Start of the data area.
     pub data_offset: Sectors,
-    /// What the data area could hold.
+    /// Size available for the data area.
     pub data_size: Sectors,
     /// This device's entry in `dev_roles`.
     pub dev_number: u16,
-    /// What each known device is, by its number.
+    /// Positions of all known devices, by device number.
     pub dev_roles: Vec<Position>,
     /// Counts the changes of the array's state; the highest is the newest.
     pub events: u64,
-    /// Whether parity agrees with the data.
+    /// Agreement of parity with the data.
     pub resync: Resync,
     /// Up to where a member that is being rebuilt is good, in sectors of its data area.
     pub recovery_offset: Option<Sectors>,
@@ -131,7 +131,7 @@ pub struct Superblock {
     pub reshape: Option<Reshape>,
     /// The feature bits.
     pub features: Features,
-    /// Where the bitmap begins and the space it has.
+    /// Start of the bitmap and the space it has.
     pub bitmap: Option<Area>,
     /// The bad-block log.
     pub bad_block_log: Option<BadBlockLogPlace>,
@@ -153,13 +153,13 @@ impl Superblock {
         }
     }
 
-    /// What the device holds itself to be.
+    /// The device's own position, by this superblock.
     #[must_use]
     pub fn position(&self) -> Position {
         self.position_of(self.dev_number)
     }
 
-    /// What this superblock holds the device with number `dev_number` to be. A number beyond its
+    /// The position of the device with number `dev_number`, by this superblock. A number beyond its
     /// table is a spare.
     #[must_use]
     pub fn position_of(&self, dev_number: u16) -> Position {
@@ -179,8 +179,8 @@ impl Superblock {
         Area { start: self.data_offset.get(), sectors: self.size.get() }
     }
 
-    /// Whether another superblock of the device lies in this one's data area as a whole, so that a
-    /// user of the array may have written it.
+    /// Returns whether another superblock of the device lies in this one's data area as a whole, so
+    /// that a user of the array may have written it.
     #[must_use]
     pub fn may_hold(&self, other: &Self) -> bool {
         let bytes = match other.metadata {
@@ -195,10 +195,10 @@ impl Superblock {
         data.start <= start && end <= data.end()
     }
 
-    /// Whether all that another superblock of the device describes lies in this one's data area, so
-    /// that it may be of an array inside this one. One whose data reach farther calls bytes its own
-    /// that no user of this array has. 0.90 does not say where its data lie, so it may be of the
-    /// whole device.
+    /// Returns whether all that another superblock of the device describes lies in this one's data
+    /// area, so that it may be of an array inside this one. One whose data reach farther calls
+    /// bytes its own that no user of this array has. 0.90 does not say where its data lie, so it
+    /// may be of the whole device.
     #[must_use]
     pub fn holds_whole(&self, other: &Self) -> bool {
         let end = other.data_offset.get().saturating_add(other.data_size.get());
@@ -225,7 +225,7 @@ impl Superblock {
         Some((field, here, there))
     }
 
-    /// How the array lies on its members.
+    /// Arrangement of the array on its members.
     ///
     /// # Errors
     /// If the array as a whole is too large, or its copies lie in a way that is not worked with;
@@ -252,7 +252,7 @@ impl Superblock {
         }
     }
 
-    /// How the chunks of an array with parity lie.
+    /// Geometry of the chunks of an array with parity.
     ///
     /// # Errors
     /// If the array has copies, or as a whole is too large; the fields by themselves hold good.

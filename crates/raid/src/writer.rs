@@ -17,8 +17,8 @@ use crate::superblock::v0::{self, Disk, V0};
 use crate::superblock::v1::{MAX_DEV, RESYNC_DONE, ROLE_SPARE, V1};
 use crate::uuid::Uuid;
 
-/// Where the data area of a version 1.1 or 1.2 member begins unless the bitmap needs more: mdadm's
-/// own choice for members of some GiB.
+/// Start of the data area of a version 1.1 or 1.2 member unless the bitmap needs more: mdadm's own
+/// choice for members of some GiB.
 pub const DEFAULT_DATA_OFFSET: u64 = 1 << 20;
 /// Sectors of the bad-block log, as mdadm makes it: 512 entries.
 const BAD_BLOCK_LOG: u64 = 8;
@@ -35,7 +35,7 @@ const DAEMON_SLEEP: u32 = 5;
 /// Sectors at the end of a version 1.0 member that hold no data: superblock, bad-block log, bitmap.
 const TAIL_1_0: u64 = 16;
 
-/// What a new array is to be.
+/// Description of a new array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormatSpec {
     /// The format of the superblocks.
@@ -46,8 +46,8 @@ pub struct FormatSpec {
     pub layout: Option<Layout>,
     /// Bytes of a chunk.
     pub chunk_bytes: u64,
-    /// What each member gives to the array, in bytes; `None` for as much as there is. Rounded down
-    /// to whole chunks.
+    /// Bytes that each member gives to the array; `None` for as much as there is. Rounded down to
+    /// whole chunks.
     pub component_bytes: Option<u64>,
     /// The size of each member's device in bytes, by role. As many members as there are sizes.
     pub device_bytes: Vec<u64>,
@@ -57,18 +57,18 @@ pub struct FormatSpec {
     pub device_uuids: Vec<Uuid>,
     /// The array's name, at most 32 bytes; 0.90 does not keep it.
     pub name: String,
-    /// When it is made, in seconds since 1970.
+    /// Time of creation, in seconds since 1970.
     pub ctime: u64,
     /// With a bitmap.
     pub bitmap: bool,
     /// With a (still empty) bad-block log; 0.90 has none.
     pub bad_block_log: bool,
-    /// Where the data area of a version 1.1 or 1.2 member begins, in bytes; `None` for
+    /// Start of the data area of a version 1.1 or 1.2 member, in bytes; `None` for
     /// [`DEFAULT_DATA_OFFSET`] or as much as is needed.
     pub data_offset: Option<u64>,
 }
 
-/// What to write on a member.
+/// Bytes to write on a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberFormat {
     /// Places in bytes from the start of the device, and what to write there.
@@ -82,11 +82,11 @@ pub struct MemberFormat {
 pub struct Format {
     /// By role.
     pub members: Vec<MemberFormat>,
-    /// How the chunks lie.
+    /// Geometry of the chunks.
     pub geometry: Geometry,
 }
 
-/// Why an array cannot be made as asked for.
+/// An array that cannot be made as asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     /// The geometry cannot be.
@@ -97,9 +97,9 @@ pub enum FormatError {
     Field {
         /// The field.
         field: &'static str,
-        /// What it is.
+        /// The value given.
         found: String,
-        /// What it may be.
+        /// The values allowed.
         allowed: String,
     },
 }
@@ -122,7 +122,7 @@ fn refuse<T>(
     Err(FormatError::Field { field, found: found.to_string(), allowed: allowed.to_string() })
 }
 
-/// Where everything lies on a member, in sectors.
+/// Places of all structures on a member, in sectors.
 #[derive(Debug, Clone, Copy)]
 struct Places {
     superblock: u64,

@@ -73,7 +73,7 @@ fn judge(code: &Code, stripe: &[Vec<u8>], missing: &[usize]) -> Vec<Diagnosis> {
     diagnose_window(&check, &Redundancy::Parity(parities(code)), &rows, &contents, 0)
 }
 
-/// What the verdict names, and whether it is strong.
+/// Members that the verdict names, and whether it is strong.
 fn named(found: &[Diagnosis]) -> Option<(Vec<usize>, bool)> {
     let [one] = found else { return None };
     if one.certainty != Certainty::Likely {

@@ -238,7 +238,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Whatever is sent, the server answers with a line, and then the next client as well.
+        /// Any bytes are answered with a line, and so is the next client.
         #[test]
         fn a_socket_outlives_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
             let folder = tempfile::tempdir().unwrap();

@@ -34,8 +34,8 @@ impl Baseline {
         Self { model }
     }
 
-    /// When a request is done: as recorded, where the trace says it, or else by the model. Requests
-    /// come by growing arrival time.
+    /// Time at which a request is done: as recorded, if the trace says it, or else by the model.
+    /// Requests come by growing arrival time.
     pub fn complete(&mut self, request: &Request) -> Nanos {
         if let Some(response) = request.response {
             return request.at.saturating_add(response);

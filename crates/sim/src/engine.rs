@@ -19,9 +19,9 @@ pub struct Engine {
     /// From when on background work is done and figures are taken.
     from: Nanos,
     measuring: bool,
-    /// When the foreground alone would be done with everything that has arrived.
+    /// Time at which the foreground alone would be done with everything that has arrived.
     alone: Nanos,
-    /// When the drive is done with everything that has arrived or been started.
+    /// Time at which the drive is done with everything that has arrived or been started.
     free: Nanos,
     completions: BinaryHeap<Reverse<(Nanos, Nanos)>>,
     flight: Option<Flight>,
@@ -34,7 +34,7 @@ pub struct Engine {
 struct Flight {
     done: Nanos,
     bytes: u64,
-    /// When the drive would be done without it.
+    /// Time at which the drive would be done without it.
     without: Nanos,
     met: bool,
 }

@@ -1,9 +1,9 @@
-//! Why a study of a trace cannot be made.
+//! Reasons why a trace cannot be studied.
 
 use crate::trace::TraceError;
 use thiserror::Error;
 
-/// Why a study cannot be made.
+/// Failure of a study.
 #[derive(Debug, Error)]
 pub enum StudyError {
     /// The trace cannot be read.
@@ -14,9 +14,9 @@ pub enum StudyError {
     Device {
         /// The trace.
         path: String,
-        /// What was asked for.
+        /// The device asked for.
         device: String,
-        /// What there is.
+        /// The devices of the trace.
         known: String,
     },
     /// A drive that the trace does not fit, or that failed.

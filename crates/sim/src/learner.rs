@@ -1,5 +1,4 @@
-//! What the foreground alone does: idle intervals, with what a predictor would have expected of
-//! each.
+//! The foreground alone: idle intervals, with a predictor's expectation of each.
 
 use crate::predictor::Predictor;
 use pumice_pacer::{History, Idle, Nanos};
@@ -54,7 +53,7 @@ impl Learner {
         &self.history
     }
 
-    /// When the last request was done.
+    /// Time at which the last request was done.
     #[must_use]
     pub fn end(&self) -> Nanos {
         self.free

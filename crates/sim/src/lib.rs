@@ -32,7 +32,7 @@ pub use learner::Learner;
 pub use player::{Oracle, Player};
 pub use predictor::Predictor;
 pub use replay::{Outcome, Sizing, Start};
-pub use scan::{Scan, Seen};
+pub use scan::{DeviceFacts, Scan};
 pub use slowdown::{Slowdowns, TimeCounts};
 pub use starts::{CFQ, Expectation, Studied, Tuning};
 pub use tuner::{Advice, CUTOFFS, ENOUGH, Family, THRESHOLDS, Tuned, Tuner, WAITING_HELPS_ABOVE};

@@ -19,13 +19,13 @@ use std::collections::BinaryHeap;
 pub struct Load {
     /// The drive's model.
     pub drive: Drive,
-    /// How many.
+    /// Number of clients.
     pub clients: u32,
     /// Bytes of a request, at a random place.
     pub bytes: u64,
     /// Mean of the exponential pause between a client's requests.
     pub think: Nanos,
-    /// How many of them never rest.
+    /// Number of clients that never rest.
     pub steady: u32,
     /// Bytes of a request of the others.
     pub burst_bytes: u64,
@@ -39,7 +39,7 @@ pub struct Load {
     pub seed: u64,
 }
 
-/// Who starts background requests.
+/// Source of background requests.
 #[derive(Debug)]
 pub enum Background {
     /// Nobody.
@@ -50,9 +50,9 @@ pub enum Background {
     Pacer(Box<Pacer>),
 }
 
-/// What was seen.
+/// Measurements of a run.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct Measured {
     /// Foreground requests done.
     pub requests: u64,
     /// Their mean response in nanoseconds.
@@ -87,11 +87,11 @@ struct Run<'a> {
     flights: u32,
     next_fixed: Nanos,
     sum: f64,
-    seen: Seen,
+    seen: Measured,
 }
 
 /// Plays a load with background work; the pacer comes back as it was left.
-pub fn play(load: &Load, background: &mut Background) -> Seen {
+pub fn play(load: &Load, background: &mut Background) -> Measured {
     let mut run = Run {
         load,
         drive: Baseline::new(load.drive, CAPACITY),
@@ -103,7 +103,7 @@ pub fn play(load: &Load, background: &mut Background) -> Seen {
         flights: 0,
         next_fixed: 0,
         sum: 0.0,
-        seen: Seen {
+        seen: Measured {
             requests: 0,
             mean: 0.0,
             responses: TimeCounts::default(),

@@ -1,4 +1,4 @@
-//! Who decides about background requests in a simulation: a pacer as it is used live, or one that
+//! Sources of background requests in a simulation: a pacer as it is used live, or a policy that
 //! knows the future.
 
 use crate::replay::Start;
@@ -126,8 +126,8 @@ impl Oracle {
     }
 }
 
-/// What lossless waiting does in an idle interval: bytes, and how far the last request reaches past
-/// its end.
+/// Work of lossless waiting in an idle interval: bytes, and the time by which the last request
+/// reaches past the interval's end.
 pub(crate) fn lossless(start: &Start, curve: &ServiceCurve, length: Nanos) -> (u64, Nanos) {
     if length <= start.threshold {
         return (0, 0);

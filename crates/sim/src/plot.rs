@@ -66,7 +66,7 @@ impl Mark {
     }
 }
 
-/// How an axis is divided.
+/// Division of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Division {
     /// Logarithmic; values that are not above 0 are left out, and the figure says how many.
@@ -78,9 +78,9 @@ pub enum Division {
 /// An axis.
 #[derive(Debug, Clone)]
 pub struct Axis {
-    /// What it shows, with its unit.
+    /// Quantity on the axis, with its unit.
     pub label: String,
-    /// How it is divided.
+    /// Its division.
     pub division: Division,
 }
 
@@ -99,7 +99,7 @@ pub struct Series {
     pub name: String,
     /// (x, y).
     pub points: Vec<(f64, f64)>,
-    /// Whether the points are joined.
+    /// True if the points are joined.
     pub line: bool,
 }
 
@@ -112,7 +112,7 @@ pub struct Figure {
     pub x: Axis,
     /// From below to above.
     pub y: Axis,
-    /// What is in it.
+    /// The series of the figure.
     pub series: Vec<Series>,
 }
 

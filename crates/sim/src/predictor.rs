@@ -1,9 +1,9 @@
 //! An auto-regressive predictor of idle lengths.
 
-/// How many past lengths are looked at.
+/// Number of past lengths that are used.
 const ORDER: usize = 4;
 const TERMS: usize = ORDER + 1;
-/// What a length weighs when the next one comes.
+/// Weight that a length keeps at each further one.
 const FORGET: f64 = 0.999;
 
 /// Predicts the logarithm of the next idle length from the last four, fitted by recursive least

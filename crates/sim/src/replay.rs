@@ -1,9 +1,9 @@
-//! What a start policy would have done in the idle intervals of a window, in closed form.
+//! Outcome of a start policy in the idle intervals of a window, in closed form.
 
 use pumice_pacer::{History, Idle, Nanos, Percentile, ServiceCurve};
 
-/// How large requests are within one idle interval: the first has `first` bytes, each further one
-/// twice as many, up to `max`.
+/// Sizes of requests within one idle interval: the first has `first` bytes, each further one twice
+/// as many, up to `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizing {
     /// Bytes of the first request of an idle interval.

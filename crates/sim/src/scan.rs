@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 /// ones.
 const MORE_THAN_A_DISK: f64 = 140.0;
 
-/// What is known of a device after the first reading.
+/// Facts about a device from the first reading.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Seen {
+pub struct DeviceFacts {
     /// Reads and writes.
     pub requests: u64,
     /// The end of the last byte that is addressed.
@@ -23,22 +23,22 @@ pub struct Seen {
     pub recorded: u64,
 }
 
-/// What is in a trace.
+/// Content of a trace.
 #[derive(Debug, Clone)]
 pub struct Scan {
     /// Its format.
     pub format: Format,
     /// Its devices.
     pub devices: Devices,
-    /// What is known of each.
-    pub seen: Vec<Seen>,
+    /// Facts about each device.
+    pub seen: Vec<DeviceFacts>,
     path: PathBuf,
     kept: Kept,
 }
 
 #[derive(Default)]
 struct Contents {
-    seen: Vec<Seen>,
+    seen: Vec<DeviceFacts>,
     kept: Kept,
 }
 
@@ -47,7 +47,7 @@ impl Contents {
         self.kept.push(request);
         let index = request.device as usize;
         if index >= self.seen.len() {
-            self.seen.resize(index + 1, Seen::default());
+            self.seen.resize(index + 1, DeviceFacts::default());
         }
         let device = &mut self.seen[index];
         device.requests += 1;

@@ -16,7 +16,7 @@ use crate::tuner::Advice;
 use pumice_pacer::Goal;
 use std::path::PathBuf;
 
-/// What to study.
+/// Settings of a study.
 #[derive(Debug, Clone)]
 pub struct Study {
     /// The trace.
@@ -25,9 +25,9 @@ pub struct Study {
     pub format: Option<Format>,
     /// A device of it; without one, the device with the most requests.
     pub device: Option<String>,
-    /// How much the foreground may be slowed.
+    /// Bound on the slowdown of the foreground.
     pub goal: Goal,
-    /// Which policies.
+    /// The policies to compare.
     pub policies: Vec<PolicyName>,
     /// The share of the trace's time that is for tuning (0 to less than 1); 0 gives in-sample rows
     /// only.
@@ -35,13 +35,13 @@ pub struct Study {
     /// The drive's model; without one, a disk, or an SSD where the load is more than a disk can
     /// serve.
     pub drive: Option<Drive>,
-    /// Whether the goal counts requests that queue behind a slowed one.
+    /// True if the goal counts requests that queue behind a slowed one.
     pub queued: bool,
-    /// Whether curves of throughput against slowdown are wanted.
+    /// True if curves of throughput against slowdown are wanted.
     pub curves: bool,
 }
 
-/// How a document names an advice.
+/// Name of an advice in documents.
 pub(crate) fn advice_name(advice: Advice) -> &'static str {
     match advice {
         Advice::NoHistory => "no_history",

@@ -1,4 +1,4 @@
-//! What a simulation measures.
+//! Measurements of a simulation.
 
 use pumice_pacer::{LogCounts, Nanos};
 

@@ -29,7 +29,7 @@ pub struct Delay {
     pub sequential: f64,
     /// `1/2 * ((1 - (b-1)/S)^2 + (b-1)/S^2)`.
     pub formula: f64,
-    /// How much sooner staggered order meets the burst, as a share.
+    /// Time by which staggered order meets the burst sooner, as a share.
     pub gain: f64,
 }
 

@@ -14,7 +14,7 @@ use std::path::Path;
 /// Waits that the remaining idle time is given for, in milliseconds.
 const WAITS: [f64; 11] = [0.1, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4];
 
-/// What is left of idle intervals after a wait.
+/// Remaining length of idle intervals after a wait.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Remaining {
     /// The wait in seconds.
@@ -45,7 +45,7 @@ pub struct TraceStats {
     pub device: String,
     /// All devices with their numbers of requests.
     pub devices: Vec<(String, u64)>,
-    /// Whether completion times are the trace's own; else they come from `drive`.
+    /// True if completion times are the trace's own; else they come from `drive`.
     pub recorded_times: bool,
     /// The drive's model.
     pub drive: &'static str,
@@ -73,7 +73,7 @@ pub struct TraceStats {
     pub autocorrelation: f64,
     /// Share of idle time in the longest 1, 5 and 15 percent of intervals.
     pub longest: [f64; 3],
-    /// Whether waiting can help: `waiting_helps`, `waiting_cannot_help`, `no_history`.
+    /// Advice about waiting: `waiting_helps`, `waiting_cannot_help`, `no_history`.
     pub advice: &'static str,
     /// Mean remaining idle time after waits.
     pub remaining: Vec<Remaining>,

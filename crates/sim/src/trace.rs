@@ -38,7 +38,7 @@ pub enum Op {
 /// One foreground request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// When it arrived, in nanoseconds since the first request of the trace.
+    /// Time of its arrival, in nanoseconds since the first request of the trace.
     pub at: Nanos,
     /// Its device: an index into [`Devices`].
     pub device: u32,

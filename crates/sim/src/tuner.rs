@@ -33,7 +33,7 @@ pub const WAITING_HELPS_ABOVE: f64 = 1.0;
 /// Idle intervals below which nothing is concluded.
 pub const ENOUGH: usize = 16;
 
-/// Which candidates are tried.
+/// Families of candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// A threshold and one size.
@@ -46,7 +46,7 @@ pub enum Family {
     PredictedWaiting,
 }
 
-/// What the window says about waiting.
+/// Advice about waiting, from the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
     /// Too few idle intervals to say.
@@ -59,7 +59,7 @@ pub enum Advice {
 }
 
 impl Advice {
-    /// What a window says.
+    /// The advice from a window.
     #[must_use]
     pub fn of(window: &History) -> Self {
         match () {
@@ -73,13 +73,13 @@ impl Advice {
 /// A chosen start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tuned {
-    /// What to do; `None` if no candidate holds the goal.
+    /// The start to use; `None` if no candidate holds the goal.
     pub start: Option<Start>,
-    /// What it did in the window.
+    /// Its outcome in the window.
     pub outcome: Outcome,
     /// Squared coefficient of variation of the idle times.
     pub variability: f64,
-    /// Whether waiting can help.
+    /// Advice about waiting.
     pub advice: Advice,
 }
 
@@ -100,7 +100,7 @@ impl Tuner {
         Self { family, goal, margin, next: 0, best: None }
     }
 
-    /// How many candidates the family has.
+    /// Number of candidates of the family.
     #[must_use]
     pub fn candidates(&self) -> usize {
         match self.family {

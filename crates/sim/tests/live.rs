@@ -5,7 +5,7 @@
 
 use pumice_pacer::{Charge, Config, Goal, Kind, Nanos, Pacer, Policy};
 use pumice_sim::Drive;
-use pumice_sim::live::{Background, Load, Seen, play};
+use pumice_sim::live::{Background, Load, Measured, play};
 
 const MICRO: Nanos = 1_000;
 const MILLI: Nanos = 1_000_000;
@@ -18,8 +18,8 @@ fn config(load: &Load, goal: Nanos) -> Config {
 }
 
 struct Outcome {
-    alone: Seen,
-    seen: Seen,
+    alone: Measured,
+    seen: Measured,
     pacer: Pacer,
     goal: Nanos,
 }

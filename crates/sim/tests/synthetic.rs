@@ -59,8 +59,7 @@ struct Paced {
     /// charged.
     mean: f64,
     bytes: u64,
-    /// What one run's mean may differ by from what is measured, as a standard error in
-    /// milliseconds.
+    /// Standard error of one run's mean against the measured one, in milliseconds.
     error: f64,
 }
 

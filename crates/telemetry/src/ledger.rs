@@ -38,7 +38,7 @@ impl Place {
         Self::HostDram,
     ];
 
-    /// What a report calls the place.
+    /// Name of the place in reports.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -76,7 +76,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// `bytes` read by a node from its drives: they leave the drive, whoever folds them.
+    /// `bytes` read by a node from its drives: they leave the drive, whether host or node folds
+    /// them.
     #[must_use]
     pub fn read_from_drives(bytes: u64) -> Self {
         Self { media_read: bytes, pcie: bytes, ..Self::default() }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a size could not be read.
+/// A text that is no size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseSizeError {
     text: String,

@@ -13,9 +13,9 @@ pub fn printable_lines(text: &str) -> String {
     text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }
 
-/// Whether a terminal shows a character as itself. It does not if the character is a control
-/// character, changes the direction or the end of a line, or has no width: one name then looks like
-/// another.
+/// Returns whether a terminal shows a character as itself. It does not if the character is a
+/// control character, changes the direction or the end of a line, or has no width: one name then
+/// looks like another.
 #[must_use]
 pub fn is_shown(c: char) -> bool {
     !c.is_control()

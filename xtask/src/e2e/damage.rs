@@ -9,18 +9,18 @@ use crate::run::Failed;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Where a 1.2 superblock lies, and what it begins with.
+/// Place of a 1.2 superblock, and its first bytes.
 const SUPERBLOCK: u64 = 4096;
 const MAGIC: u32 = 0xA92B_4EFC;
 const SECTOR: u64 = 512;
-/// What is damaged at once.
+/// Bytes that are damaged at once.
 pub(crate) const BLOCK: u64 = 4096;
 
 /// One member's place in the array.
 #[derive(Debug, Clone)]
 pub(crate) struct Member {
     path: String,
-    /// How a scrub over nodes names it.
+    /// Name of the member in a scrub over nodes.
     served: String,
     role: u64,
     data_offset: u64,
@@ -66,12 +66,12 @@ impl Member {
         &self.path
     }
 
-    /// Where its chunk of a stripe begins.
+    /// Start of its chunk of a stripe.
     pub(crate) fn offset(&self, stripe: u64) -> u64 {
         self.data_offset + stripe * self.chunk
     }
 
-    /// Whether this member holds P of a stripe, or with RAID-6 Q.
+    /// Returns whether this member holds P of a stripe, or with RAID-6 Q.
     fn holds_p(&self, stripe: u64) -> bool {
         self.role == self.disks - 1 - stripe % self.disks
     }
@@ -81,7 +81,7 @@ impl Member {
     }
 }
 
-/// Where the data area of a drive's file begins, and how much of it the array uses, in bytes.
+/// Start of the data area of a drive's file, and the size that the array uses, in bytes.
 pub(crate) fn data_area(path: &str) -> Result<(u64, u64), Failed> {
     let wrong = |error: std::io::Error| Failed(format!("{path}: {error}"));
     let mut block = [0u8; 256];
@@ -96,9 +96,10 @@ pub(crate) fn data_area(path: &str) -> Result<(u64, u64), Failed> {
 /// Bytes of all members in regions that the array's bitmap calls dirty. A bit that is set on any
 /// member counts.
 pub(crate) fn dirty_bytes(drives: &[String]) -> Result<u64, Failed> {
-    /// Where a version 1.2 superblock gives the bitmap's place, in sectors from its own.
+    /// Offset of the field of a version 1.2 superblock with the bitmap's place, in sectors from the
+    /// superblock.
     const BITMAP_OFFSET: usize = 96;
-    /// What a bitmap begins with, and the bytes before its bits.
+    /// First bytes of a bitmap, and the bytes before its bits.
     const BITMAP_MAGIC: u32 = 0x6d74_6962;
     const BITMAP_HEADER: u64 = 256;
     let mut dirty = std::collections::BTreeSet::new();
@@ -177,13 +178,13 @@ impl Damage {
         turn_round(&self.member.path, self.offset())
     }
 
-    /// Whether a finding is this damage, by its place.
+    /// Returns whether a finding is this damage, by its place.
     pub(crate) fn is_at(&self, finding: &Finding) -> bool {
         finding.stripe == self.stripe && finding.chunk_offset == self.in_chunk && finding.length == BLOCK
     }
 
-    /// Whether a finding says of this damage all that can be said; RAID-5 has one equation, and
-    /// names nobody.
+    /// Returns whether a finding says of this damage all that can be said; RAID-5 has one equation,
+    /// and names nobody.
     pub(crate) fn is_named_by(&self, finding: &Finding) -> bool {
         let verdict = if self.member.level == 5 {
             "unlocated"

@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 /// if this machine has something else to do just then.
 const KERNEL_LINE: &str = "console=ttyS0 quiet loglevel=5 panic=-1 nokaslr mitigations=off random.trust_cpu=1 \
                            rcupdate.rcu_normal_after_boot=0 no_timer_check";
-/// What a healthy kernel does not print.
+/// Words that a healthy kernel does not print.
 const ALARMS: [&str; 6] =
     ["I/O error", "Oops", "BUG:", "Kernel panic", "Call Trace", "blocked for more than"];
 
-/// What init.sh prints between the script's output and the kernel's log.
+/// Line that init.sh prints between the script's output and the kernel's log.
 const KERNEL_LOG: &str = "-- the kernel's log";
 
 /// The machine that a scenario wants.
@@ -99,17 +99,19 @@ impl Guest {
     pub(crate) fn listen(&mut self, time: Duration, mark: &str) -> Result<bool, Failed> {
         let until = (Instant::now() + time).min(self.until);
         loop {
-            match self.hear(until) {
-                Heard::Word(Word::Mark(name)) if name == mark => return Ok(true),
-                Heard::Word(Word::Mark(_)) => {}
-                Heard::Word(_) | Heard::End => return Err(self.lost(&format!("it ended before '{mark}'"))),
-                Heard::Nothing if Instant::now() < self.until => return Ok(false),
-                Heard::Nothing => return Err(self.lost("it took too long")),
+            match self.receive(until) {
+                Message::Word(Word::Mark(name)) if name == mark => return Ok(true),
+                Message::Word(Word::Mark(_)) => {}
+                Message::Word(_) | Message::End => {
+                    return Err(self.lost(&format!("it ended before '{mark}'")));
+                }
+                Message::Nothing if Instant::now() < self.until => return Ok(false),
+                Message::Nothing => return Err(self.lost("it took too long")),
             }
         }
     }
 
-    /// What the guest has reported up to now under a name.
+    /// Number that the guest last reported under a name.
     pub(crate) fn number(&self, key: &str) -> Result<u64, Failed> {
         self.report.number(key)
     }
@@ -135,10 +137,10 @@ impl Guest {
     pub(crate) fn finish_despite(mut self, expected: &[&str]) -> Result<Report, Failed> {
         let until = self.until;
         loop {
-            match self.hear(until) {
-                Heard::Word(Word::Exit(_)) | Heard::End => break,
-                Heard::Word(_) => {}
-                Heard::Nothing => return Err(self.lost("it took too long")),
+            match self.receive(until) {
+                Message::Word(Word::Exit(_)) | Message::End => break,
+                Message::Word(_) => {}
+                Message::Nothing => return Err(self.lost("it took too long")),
             }
         }
         if self.report.exit != Some(0) {
@@ -158,7 +160,7 @@ impl Guest {
     }
 
     /// The next mark or the exit; steps and values are taken in.
-    fn hear(&mut self, until: Instant) -> Heard {
+    fn receive(&mut self, until: Instant) -> Message {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match self.words.recv_timeout(left) {
@@ -172,16 +174,16 @@ impl Guest {
                 Ok(Word::Fail(why)) => self.report.failure = Some(why),
                 Ok(Word::Exit(status)) => {
                     self.report.exit = Some(status);
-                    return Heard::Word(Word::Exit(status));
+                    return Message::Word(Word::Exit(status));
                 }
-                Ok(word) => return Heard::Word(word),
-                Err(RecvTimeoutError::Timeout) => return Heard::Nothing,
-                Err(RecvTimeoutError::Disconnected) => return Heard::End,
+                Ok(word) => return Message::Word(word),
+                Err(RecvTimeoutError::Timeout) => return Message::Nothing,
+                Err(RecvTimeoutError::Disconnected) => return Message::End,
             }
         }
     }
 
-    /// What went wrong, with the guest's own word for it and the end of its console.
+    /// Failure with the guest's own reason and the end of its console.
     fn lost(&self, what: &str) -> Failed {
         let printed = fs::read(&self.console).unwrap_or_default();
         let printed = String::from_utf8_lossy(&printed);
@@ -196,8 +198,8 @@ impl Guest {
     }
 }
 
-/// What came over the line.
-enum Heard {
+/// Result of listening to the guest.
+enum Message {
     Word(Word),
     /// Not in time.
     Nothing,

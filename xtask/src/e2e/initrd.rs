@@ -13,13 +13,13 @@ const LIBRARY: &str = include_str!("../../guest/library.sh");
 const MEMBERS: &str = include_str!("../../guest/members.sh");
 const VOLUME_FILES: &str = include_str!("../../guest/volume-files.sh");
 
-/// What every guest has.
+/// Programs that every guest has.
 const PROGRAMS: [&str; 4] = ["nvme", "mdadm", "mke2fs", "e2fsck"];
-/// What the guest's scripts load by name; each with its list of files in order.
+/// Modules that the guest's scripts load by name; each with its list of files in order.
 const LOADED: [&str; 8] =
     ["virtio_pci", "virtio_blk", "virtio_net", "nvme-tcp", "raid456", "raid1", "raid10", "dm-integrity"];
-/// What those need, and do not say in a way that can be followed: the kernel asks for it by an
-/// alias.
+/// Modules that those need, and do not name in a way that can be followed: the kernel asks for them
+/// by an alias.
 const ALIASED: [&str; 3] = ["crc32c_generic", "crc32c_intel", "ext4"];
 
 /// The initrds of a kernel.

@@ -61,7 +61,7 @@ impl Json {
     }
 }
 
-/// How deep values may lie in values.
+/// Deepest nesting of values.
 const DEPTH: u32 = 32;
 
 fn value(rest: &mut &str, depth: u32) -> Option<Json> {
@@ -104,7 +104,7 @@ fn value(rest: &mut &str, depth: u32) -> Option<Json> {
     }
 }
 
-/// What stands between two brackets, with commas between.
+/// Items between two brackets, with commas between.
 fn items(
     rest: &mut &str,
     open: char,

@@ -44,7 +44,7 @@ struct Row {
     failure: Option<String>,
 }
 
-/// What all scenarios of a run share.
+/// Context that all scenarios of a run share.
 struct Run<'a> {
     binary: &'a Path,
     options: &'a Options,

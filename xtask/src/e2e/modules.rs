@@ -59,7 +59,7 @@ fn content(path: &Path) -> Result<Vec<u8>, Failed> {
     }
 }
 
-/// What a module says of itself, in its `.modinfo`: the string `depends=a,b`.
+/// Modules that a module depends on, from its `.modinfo`: the string `depends=a,b`.
 fn depends(module: &[u8]) -> Vec<String> {
     const KEY: &[u8] = b"\0depends=";
     let Some(at) = module.windows(KEY.len()).position(|window| window == KEY) else { return Vec::new() };

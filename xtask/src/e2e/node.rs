@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a node serves, and how.
+/// Settings of a node.
 #[derive(Clone)]
 pub(crate) struct Setting {
     pub(crate) binary: PathBuf,
     pub(crate) nqn: String,
     pub(crate) serves: Serves,
-    /// Where its standard error goes.
+    /// File of its standard error.
     pub(crate) log: PathBuf,
     /// A second address that it listens on, beside a free port of 127.0.0.1.
     pub(crate) second: Option<String>,

@@ -1,4 +1,4 @@
-//! What `cargo xtask e2e` is asked for.
+//! Options of `cargo xtask e2e`.
 
 use super::kernel::{KERNELS, Kernel};
 use crate::run::Failed;

@@ -1,4 +1,4 @@
-//! What a guest says to the host, over a serial line of its own: a line each, beginning with `::`.
+//! Words of a guest to the host, over a serial line of its own: a line each, beginning with `::`.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ pub(crate) fn parse(line: &str) -> Option<Word> {
     }
 }
 
-/// What a guest reported, all in all.
+/// All reports of a guest.
 #[derive(Default)]
 pub(crate) struct Report {
     pub(crate) values: BTreeMap<String, String>,

@@ -1,10 +1,10 @@
-//! Whether this machine stood still: a guest that gets no processor for a minute complains of
-//! everybody but its host.
+//! Detection of standstills of this machine: a guest that gets no processor for a minute complains
+//! of everybody but its host.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often it is looked.
+/// Interval between looks.
 const TICK: Duration = Duration::from_millis(200);
 /// Longer than a busy machine makes a thread wait, and shorter than what a kernel takes for a
 /// lock-up.

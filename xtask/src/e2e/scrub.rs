@@ -6,7 +6,7 @@ use crate::run::Failed;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-/// What scrubbing an array takes that a kernel is writing to, over nodes.
+/// Options for scrubbing an array that a kernel is writing to, over nodes: none.
 const LIVE: [&str; 0] = [];
 /// Verdicts that say "not known while it is being written to". They name no damage.
 const UNDECIDED: [&str; 1] = ["busy"];
@@ -35,10 +35,10 @@ pub(crate) struct ReadMember {
     pub(crate) stripes: u64,
 }
 
-/// What a pass said.
+/// Report of a pass.
 pub(crate) struct Pass {
     pub(crate) result: String,
-    /// Why it stopped early.
+    /// Reason for an early stop.
     pub(crate) stopped: Option<String>,
     /// By role.
     pub(crate) read: Vec<ReadMember>,
@@ -104,7 +104,7 @@ impl Running {
         command.spawn().map(|child| Self(Some(child))).map_err(|error| not_run(&error))
     }
 
-    /// Whether it goes on.
+    /// Returns whether it goes on.
     pub(crate) fn goes_on(&mut self) -> bool {
         self.0.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
@@ -112,7 +112,7 @@ impl Running {
     /// Waits for its end.
     pub(crate) fn finish(mut self) -> Result<Pass, Failed> {
         let child = self.0.take().ok_or_else(|| Failed("pumice scrub was not begun".to_owned()))?;
-        let (code, text, said) = ended(&child.wait_with_output().map_err(|error| not_run(&error))?);
+        let (code, text, said) = code_and_texts(&child.wait_with_output().map_err(|error| not_run(&error))?);
         judge(code, &text, &said)
     }
 }
@@ -127,7 +127,7 @@ impl Drop for Running {
     }
 }
 
-/// How much some passes judged.
+/// Sums of the judgements of some passes.
 #[derive(Default)]
 pub(crate) struct Judged {
     pub(crate) passes: u64,
@@ -177,7 +177,7 @@ pub(crate) fn as_they_are(binary: &Path, state: &Path, drives: &[String]) -> Res
     pass(binary, state, &["--allow-in-use", "--assume-settled", "--settle", "100ms"], drives)
 }
 
-/// How a scrub names all drives of nodes.
+/// Names of all drives of nodes in a scrub.
 pub(crate) fn urls(ports: &[u16]) -> Vec<String> {
     ports.iter().map(|port| format!("nvme://127.0.0.1:{port}")).collect()
 }
@@ -207,7 +207,7 @@ fn execute(
     let mut command = Command::new(binary);
     arguments(&mut command, state, flags, devices);
     let out = command.stdin(Stdio::null()).output().map_err(|error| not_run(&error))?;
-    Ok(ended(&out))
+    Ok(code_and_texts(&out))
 }
 
 fn arguments(command: &mut Command, state: &Path, flags: &[&str], devices: &[String]) {
@@ -218,7 +218,7 @@ fn not_run(error: &std::io::Error) -> Failed {
     Failed(format!("pumice scrub: {error}"))
 }
 
-fn ended(out: &Output) -> (Option<i32>, String, String) {
+fn code_and_texts(out: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (out.status.code(), text(&out.stdout), text(&out.stderr))
 }

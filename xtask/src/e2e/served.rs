@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long the process may take to end well.
+/// Time for the process to end well.
 const ENDING: Duration = Duration::from_secs(60);
-/// How long a rebuild or a change of state may take on a busy machine.
+/// Time for a rebuild or a change of state on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// How a volume is served.
+/// Settings of a served volume.
 #[derive(Clone)]
 pub(crate) struct Setting {
     pub(crate) binary: PathBuf,
@@ -60,7 +60,7 @@ impl Setting {
         let heard = line.split(' ').nth(2).and_then(|address| address.rsplit(':').next());
         match heard.and_then(|port| port.parse().ok()) {
             Some(port) => Ok(Served { child, setting: self.clone(), port }),
-            None => Err(Failed(format!("pumice volume serve did not start: {}", said(&log)))),
+            None => Err(Failed(format!("pumice volume serve did not start: {}", log_text(&log)))),
         }
     }
 }
@@ -119,16 +119,16 @@ impl Served {
     /// Asks it to stop by a signal, and waits; it must end well.
     pub(crate) fn stop(self) -> Result<(), Failed> {
         crate::run::run(Command::new("kill").args(["-TERM", &self.child.id().to_string()]))?;
-        self.ended()
+        self.wait_for_end()
     }
 
     /// Waits for its end, which must be a good one.
-    pub(crate) fn ended(mut self) -> Result<(), Failed> {
+    pub(crate) fn wait_for_end(mut self) -> Result<(), Failed> {
         let until = Instant::now() + ENDING;
         while Instant::now() < until {
             let ended = self.child.try_wait().map_err(|error| Failed(format!("pumice volume: {error}")))?;
             if let Some(status) = ended {
-                let log = said(&self.setting.log());
+                let log = log_text(&self.setting.log());
                 let failed = || Failed(format!("pumice volume ended with {status}: {log}"));
                 return if status.success() { Ok(()) } else { Err(failed()) };
             }
@@ -144,7 +144,7 @@ impl Drop for Served {
     }
 }
 
-/// What `status` says.
+/// Report of `status`.
 #[derive(Debug)]
 pub(crate) struct Status {
     pub(crate) state: String,
@@ -153,17 +153,17 @@ pub(crate) struct Status {
 }
 
 impl Status {
-    /// Whether every member is in sync.
+    /// Returns whether every member is in sync.
     pub(crate) fn is_whole(&self) -> bool {
         self.members.iter().all(|(state, _)| state == "in_sync")
     }
 
-    /// Whether a member is being rebuilt, and at least `least` per mille of it are done.
+    /// Returns whether a member is being rebuilt, and at least `least` per mille of it are done.
     pub(crate) fn has_rebuilt(&self, role: usize, least: u64) -> bool {
         self.members.get(role).is_some_and(|(_, rebuilt)| rebuilt.is_some_and(|part| part >= least))
     }
 }
 
-fn said(log: &Path) -> String {
+fn log_text(log: &Path) -> String {
     std::fs::read_to_string(log).unwrap_or_default().trim().to_owned()
 }

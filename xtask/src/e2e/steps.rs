@@ -1,4 +1,4 @@
-//! What has been done, and how long it took: a line each as it happens, and a table at the end.
+//! Steps that are done, and their times: a line each as it happens, and a table at the end.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -36,7 +36,7 @@ impl Steps {
         state.count += 1;
     }
 
-    /// How many, and how long all together.
+    /// Number of steps, and their time in all.
     pub(crate) fn total(&self) -> (usize, Duration) {
         let state = self.0.borrow();
         (state.count, state.start.elapsed())

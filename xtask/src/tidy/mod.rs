@@ -1,11 +1,20 @@
 //! Rules of the house that no linter knows. `xtask/tidy.toml` lists them.
 
 mod crates;
+mod functions;
+mod lexer;
+mod lines;
+mod map;
 mod modules;
+mod pages;
 mod paths;
 mod purity;
+mod questions;
 mod rules;
+mod sources;
 mod text;
+
+pub(crate) use lines::lines;
 
 use crate::run::Failed;
 use rules::Rules;
@@ -13,16 +22,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Where the rules are.
+/// File of the rules.
 const RULES: &str = "xtask/tidy.toml";
-/// What is read, from the root of the repository.
+/// Files and folders that are read, from the root of the repository.
 const ROOTS: [&str; 8] =
     ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "crates", "docs", "fuzz", "xtask"];
 
 /// The files of the repository that the rules are about: their paths from its root, and their text.
 type Tree = BTreeMap<String, String>;
 
-/// What is wrong, and the exceptions that were needed.
+/// Breaches of the rules, and the exceptions that were needed.
 #[derive(Debug, Default)]
 struct Verdict {
     wrong: Vec<String>,
@@ -55,14 +64,23 @@ impl Verdict {
     }
 }
 
-/// Checks the repository.
-pub(crate) fn tidy() -> Result<(), Failed> {
+/// Checks the repository. With `--print`, prints the floors and their crates instead.
+pub(crate) fn tidy(rest: &[String]) -> Result<(), Failed> {
+    let print = match rest {
+        [] => false,
+        [option] if option == "--print" => true,
+        _ => return Err(Failed("usage: cargo xtask tidy [--print]".to_owned())),
+    };
     let text = fs::read_to_string(RULES)
         .map_err(|error| Failed(format!("{RULES}: {error}; run it at the root of the repository")))?;
     let rules = Rules::parse(&text).map_err(|error| Failed(format!("{RULES}: {error}")))?;
     let mut tree = Tree::new();
     for root in ROOTS {
         read(Path::new(root), &mut tree).map_err(|error| Failed(format!("{root}: {error}")))?;
+    }
+    if print {
+        print!("{}", map::floors(&tree, &rules));
+        return Ok(());
     }
     let wrong = check(&tree, &rules);
     if wrong.is_empty() { Ok(()) } else { Err(Failed(format!("\n{}", wrong.join("\n")))) }
@@ -82,20 +100,25 @@ fn read(path: &Path, tree: &mut Tree) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What is wrong.
+/// Checks a tree: a line for each breach.
 fn check(tree: &Tree, rules: &Rules) -> Vec<String> {
     let mut verdict = Verdict::default();
     crates::check(tree, rules, &mut verdict);
-    crates::map(tree, &mut verdict);
+    map::check(tree, rules, &mut verdict);
     modules::check(tree, rules, &mut verdict);
+    functions::check(tree, rules, &mut verdict);
     for (path, text) in tree {
         text::check(path, text, rules, &mut verdict);
         purity::check(path, text, rules, &mut verdict);
+        questions::check(path, text, rules, &mut verdict);
+        pages::check(path, text, tree, &mut verdict);
     }
     verdict.stale("long", &rules.long);
     verdict.stale("wide", &rules.wide);
     verdict.stale("upward", &rules.upward);
     verdict.stale("circles", &rules.circles);
+    verdict.stale("long_functions", &rules.long_functions);
+    verdict.stale("questions", &rules.questions);
     verdict.wrong
 }
 

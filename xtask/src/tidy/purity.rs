@@ -1,4 +1,4 @@
-//! What a crate may use of the world: clocks, threads, files, `unsafe`.
+//! Parts of the world that a crate may use: clocks, threads, files, `unsafe`.
 
 use super::Verdict;
 use super::paths::crate_of;

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the sources are held to.
+/// Rules for the sources.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Rules {
@@ -11,6 +11,8 @@ pub(super) struct Rules {
     pub(super) max_lines: usize,
     /// Lines of a file of tests, at most.
     pub(super) max_test_lines: usize,
+    /// Lines of a production function, at most.
+    pub(super) max_function_lines: usize,
     /// Columns of prose and of comments, at most.
     pub(super) max_columns: usize,
     /// Floors of crates, the lowest first: a crate depends on crates of lower floors only.
@@ -33,6 +35,12 @@ pub(super) struct Rules {
     /// Modules that import one another, in folders without a list: `folder: one, other`.
     #[serde(default)]
     pub(super) circles: BTreeSet<String>,
+    /// Production functions that are too long: `file: function`.
+    #[serde(default)]
+    pub(super) long_functions: BTreeSet<String>,
+    /// Files and folders with doc comments that begin with a question.
+    #[serde(default)]
+    pub(super) questions: BTreeSet<String>,
 }
 
 impl Rules {

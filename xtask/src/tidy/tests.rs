@@ -6,6 +6,7 @@ const RULES_OF_TESTS: &str = r#"
 max_lines = 5
 max_test_lines = 8
 max_columns = 40
+max_function_lines = 3
 floors = [["low", "pure"], ["high"]]
 pure = ["pure"]
 may_be_unsafe = ["low"]
@@ -30,7 +31,7 @@ fn tree(files: &[(&str, &str)]) -> Tree {
     files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
 }
 
-/// What is wrong with the good tree when these files are added to it, or replaced.
+/// Breaches in the good tree when these files are added to it, or replaced.
 fn with(files: &[(&str, &str)]) -> Vec<String> {
     under("", files)
 }
@@ -43,7 +44,7 @@ fn under(exceptions: &str, files: &[(&str, &str)]) -> Vec<String> {
     check(&all, &rules)
 }
 
-/// One thing is wrong, and these words are in it.
+/// Asserts that one thing is wrong, and that these words are in it.
 fn one(wrong: &[String], words: &[&str]) {
     assert_eq!(wrong.len(), 1, "{wrong:#?}");
     assert!(words.iter().all(|word| wrong[0].contains(word)), "{wrong:#?}");
@@ -189,7 +190,7 @@ fn exceptions_are_heeded_and_go_when_nothing_needs_them() {
     let circle =
         [("crates/low/src/a.rs", "use crate::b::B;\n"), ("crates/low/src/b.rs", "use crate::a::A;\n")];
     assert!(under("circles = [\"low: a, b\"]", &circle).is_empty());
-    for list in ["long", "upward", "wide", "circles"] {
+    for list in ["long", "upward", "wide", "circles", "long_functions", "questions"] {
         one(&under(&format!("{list} = [\"gone\"]"), &[]), &[list, "'gone'", "remove it"]);
     }
 }
@@ -203,4 +204,130 @@ fn pure_crates_take_no_time_and_unsafe_has_its_place() {
     assert!(with(&[("crates/low/src/lib.rs", &unsafe_code)]).is_empty());
     let allow = format!("#[{}(dead_code)]\n", "allow");
     one(&with(&[("crates/low/src/lib.rs", &allow)]), &["#[expect"]);
+}
+
+#[test]
+fn the_table_of_crates_goes_up_the_floors() {
+    let page = |rows: [&str; 3]| format!("| crate | contents | uses |\n{}\n", rows.join("\n"));
+    let [low, pure, high] = ["| `low` | a | – |", "| `pure` | b | – |", "| `high` | c | low |"];
+    for good in [[low, pure, high], [pure, low, high]] {
+        assert_eq!(with(&[("ARCHITECTURE.md", &page(good))]), Vec::<String>::new());
+    }
+    let late = page([pure, high, low]);
+    one(&with(&[("ARCHITECTURE.md", &late)]), &["'low' is below 'high'"]);
+    let unknown = page([low, pure, high]) + "| `other` | d | – |\n| `xtask` | e | – |\n";
+    one(&with(&[("ARCHITECTURE.md", &unknown)]), &["'other' is on no floor"]);
+    let twice = page([low, pure, high]) + high;
+    one(&with(&[("ARCHITECTURE.md", &twice)]), &["has a crate twice"]);
+    // The list is in the table's order.
+    let rules = Rules::parse(RULES_OF_TESTS).unwrap();
+    let printed = map::floors(&tree(&[("ARCHITECTURE.md", &page([pure, low, high]))]), &rules);
+    assert_eq!(printed, "0: pure low\n1: high\n");
+}
+
+#[test]
+fn a_production_function_is_short() {
+    let body = "{\n\n\n}\n";
+    for text in [
+        format!("fn long() {body}"),
+        format!("pub const fn long<A, B>(a: [u8; 4], b: B) -> [A; 2] where A: Copy, B: Copy {body}"),
+        "fn long<'a>(c: char) { let _ = (c == '}', c == '\\'', \"}\", r#\"\"}\"#, b'}'); // }\n/* } */\n\n}\n"
+            .to_owned(),
+    ] {
+        one(&with(&[("crates/low/src/a.rs", &text)]), &["a.rs:1: function 'long' has 4 lines; past 3"]);
+    }
+    let inner = ("crates/low/src/a.rs", "fn f() { let a = '{';\nfn g<'a>() {\n\n}}\n");
+    one(&with(&[inner]), &["function 'f' has 4 lines"]);
+    let except = "long_functions = [\"crates/low/src/a.rs: long\"]";
+    assert!(under(except, &[("crates/low/src/a.rs", &format!("fn long() {body}"))]).is_empty());
+    // Declarations, short functions side by side, and tests.
+    for free in [
+        "trait T {\n    fn f(\n        &self,\n    );\n}\n",
+        "fn f() {\n}\nfn g() {\n}\n",
+        "type F = fn(u8);\n\n\n\n",
+        "#[cfg(test)]\nfn f<A, B>() {\n\n\n}\n",
+        "#[cfg(test)]\nmod t { fn f() {\n\n\n}}\n",
+    ] {
+        assert_eq!(with(&[("crates/low/src/a.rs", free)]), Vec::<String>::new(), "{free}");
+    }
+    let long = format!("fn long() {body}");
+    for tests in ["crates/low/tests/a.rs", "crates/low/src/a/tests.rs", "crates/low/src/tests/a.rs"] {
+        assert!(with(&[(tests, &long)]).is_empty());
+    }
+}
+
+#[test]
+fn a_module_for_tests_alone_is_no_production() {
+    let long = "fn long() {\n\n\n}\n";
+    let declared = |mark| format!("{mark}mod a;\nmod b;\n");
+    let [a, deep] = ["crates/low/src/a.rs", "crates/low/src/a/deep.rs"];
+    for path in [a, deep] {
+        let files = |root: String| with(&[("crates/low/src/lib.rs", &root), (path, long)]);
+        assert!(files(declared("#[cfg(test)]\npub(crate) ")).is_empty());
+        one(&files(declared("")), &["function 'long'"]);
+    }
+}
+
+#[test]
+fn a_doc_comment_begins_with_a_thing_or_an_action() {
+    let path = "crates/low/src/a.rs";
+    for bad in ["/// What it is.", "    //! Whether so.", "/// A.\nfn f();\n/// Those who ask.", "/// How"] {
+        one(&with(&[(path, bad)]), &["a.rs:", "a doc comment begins"]);
+    }
+    for good in [
+        "/// Returns what it is.",
+        "/// A thing.\n/// What it is.",
+        "// What it is.",
+        "//// What it is.",
+        "/// Whatnot.",
+        "/// Those are.",
+        "let a = \"/// What\";",
+    ] {
+        assert_eq!(with(&[(path, good)]), Vec::<String>::new(), "{good}");
+    }
+    let bad = (path, "/// What it is.\nfn f();\n/// Where it is.");
+    assert_eq!(with(&[bad]).len(), 2);
+    for entry in [path, "crates/low", "crates/low/src"] {
+        assert!(under(&format!("questions = [\"{entry}\"]"), &[bad]).is_empty());
+    }
+    assert_eq!(under("questions = [\"crates/lo\"]", &[bad]).len(), 3);
+}
+
+#[test]
+fn pages_name_sources_and_items_that_exist() {
+    let page = |text: &str| with(&[("docs/page.md", text), ("crates/low/src/a.rs", "fn f() {}\n")]);
+    for good in [
+        "`crates/low/src/a.rs`",
+        "`crates/low/src/`",
+        "`crates/low/src/a.rs:f`",
+        "`crates/high/src/above.rs:Above`",
+        "`crates/low/src/a.rs:T::f()`",
+        "`crates/low/data/x.bin`",
+        "`crates/*/src/lib.rs`",
+        "```\n`crates/low/src/b.rs`\n```",
+    ] {
+        assert_eq!(page(good), Vec::<String>::new(), "{good}");
+    }
+    one(&page("`crates/low/src/b.rs`"), &["page.md:1: there is no 'crates/low/src/b.rs'"]);
+    one(&page("\n`crates/low/src/b`"), &["page.md:2: there is no 'crates/low/src/b'"]);
+    one(&page("a `b`, `crates/low/src/a.rs:g`"), &["'crates/low/src/a.rs' has no item 'g'"]);
+    one(&page("`crates/low/src/a.rs:7`"), &["has no item '7'"]);
+    one(&page("`crates/low/src/b.rs:f`"), &["there is no"]);
+}
+
+#[test]
+fn lines_of_code_are_those_of_the_program_without_comments_and_tests() {
+    let code = "//! Doc.\nfn f() { // why\n    let a = \"x\n\ny\";\n}\n/* a\nb */\n\n#[cfg(test)]\nmod tests {}\n1\n";
+    let files = [
+        ("crates/cli/Cargo.toml", "[dependencies]\npumice-low.workspace = true\n"),
+        ("crates/cli/src/main.rs", "fn main() {\n}\n"),
+        ("crates/low/src/lib.rs", code),
+        ("crates/low/tests/a.rs", "fn f() {}\n"),
+        ("crates/high/src/lib.rs", "fn f() {}\n"),
+    ];
+    let mut all = good();
+    all.extend(tree(&files));
+    let counted = lines::count(&all);
+    let expected = [("cli".to_owned(), 2), ("low".to_owned(), 6)];
+    assert_eq!(counted.into_iter().collect::<Vec<_>>(), expected);
 }

@@ -3,7 +3,7 @@
 use super::Verdict;
 use super::rules::Rules;
 
-/// Whether a file holds nothing but tests.
+/// Returns whether a file holds nothing but tests.
 fn is_test(path: &str) -> bool {
     path.contains("/tests/") || path.ends_with("/tests.rs") || path.contains("/benches/")
 }

@@ -46,7 +46,7 @@ impl ChapKey {
         self.secret.expose().len()
     }
 
-    /// Whether the secrets are the same, whatever transforms them. In constant time.
+    /// Returns whether the secrets are the same, whatever transforms them. In constant time.
     #[must_use]
     pub fn has_secret_of(&self, other: &Self) -> bool {
         self.secret == other.secret

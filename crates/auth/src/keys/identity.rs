@@ -53,7 +53,7 @@ pub struct Identity {
     digest: Option<String>,
 }
 
-/// Why bytes are no identity that we know.
+/// Bytes that are no identity that we know.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     /// Too many bytes.

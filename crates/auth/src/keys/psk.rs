@@ -18,12 +18,12 @@ const FORM: Form = Form {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfiguredPsk {
     hash: PskHash,
-    /// Whether the retained key is derived from the secret; otherwise it is the secret.
+    /// True if the retained key is derived from the secret; otherwise it is the secret.
     transformed: bool,
     secret: Secret,
 }
 
-/// How information is put together for HKDF-Expand-Label.
+/// Ways of composing the information for HKDF-Expand-Label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Derivation {
     /// As TLS 1.3 has it. (RFC 8446, 7.1.)
@@ -77,7 +77,7 @@ impl ConfiguredPsk {
         self.hash
     }
 
-    /// Whether the secrets are the same. In constant time.
+    /// Returns whether the secrets are the same. In constant time.
     #[must_use]
     pub fn has_secret_of(&self, other: &Self) -> bool {
         self.secret == other.secret

@@ -1,4 +1,4 @@
-//! What the two text forms have in common: `prefix:hh:base64(secret ‖ crc):`.
+//! Common parts of the two text forms: `prefix:hh:base64(secret ‖ crc):`.
 
 use crate::secret::Secret;
 use base64ct::{Base64, Encoding as _};
@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 const MAX_SECRET: usize = 64;
 const CRC: usize = 4;
 
-/// Why a text or a secret is no key. None of these shows a part of it.
+/// A text or a secret that is no key. No message shows a part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The text does not begin as this kind of key does, or does not end with a colon.
@@ -31,7 +31,7 @@ pub enum KeyError {
 
 /// One of the two text forms.
 pub(super) struct Form {
-    /// What a text begins with.
+    /// First characters of a text.
     pub(super) prefix: &'static str,
     /// The known numbers of hh are 0 to this, and how a message says it.
     pub(super) transforms: (u8, &'static str),

@@ -6,7 +6,7 @@ use super::bytes::{Reader, begin};
 /// The reason "authentication failure", the only one.
 const REASON: u8 = 1;
 
-/// Why an exchange failed, as it is told to the peer. (NVMe Base, AUTH_Failure reason code
+/// Reason for the failure of an exchange, as told to the peer. (NVMe Base, AUTH_Failure reason code
 /// explanations.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Explanation {
@@ -60,7 +60,7 @@ impl Explanation {
     }
 }
 
-/// What a peer that gave up says. Any numbers: they change nothing.
+/// Reason given by a peer that gave up. Any numbers: they change nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Notice {
     /// The reason, 1.

@@ -15,7 +15,7 @@ const PLACES: usize = 30;
 pub struct Negotiate {
     /// Secure channel concatenation: 0 for none.
     pub concatenation: u8,
-    /// What is offered for DH-HMAC-CHAP, if it is.
+    /// Offer of DH-HMAC-CHAP, if there is one.
     pub offer: Option<Offer>,
 }
 

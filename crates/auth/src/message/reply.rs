@@ -7,7 +7,7 @@ use crate::group::MAX_VALUE;
 /// The third message of an exchange.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
-    /// Whether the controller is to prove itself.
+    /// True if the controller is to prove itself.
     pub wants_proof: bool,
     /// S2.
     pub sequence: u32,

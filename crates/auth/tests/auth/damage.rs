@@ -92,7 +92,7 @@ fn a_cut_message_authenticates_nobody() {
     }
 }
 
-/// What somebody without a key may do with a controller.
+/// Acts of an attacker without a key against a controller.
 #[derive(Debug, Clone)]
 enum Act {
     /// Bytes.

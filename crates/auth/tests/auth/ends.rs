@@ -55,7 +55,7 @@ pub(crate) struct Ends {
     pub(crate) controller: Controller,
     pub(crate) now: u64,
     pub(crate) messages: Vec<Vec<u8>>,
-    /// What the seeds are made of.
+    /// Counter that makes each seed another one.
     pub(crate) salt: usize,
 }
 
@@ -111,7 +111,7 @@ impl Ends {
         self.run(&mut |_, _| {});
     }
 
-    /// Whether both ends say that the exchange was good.
+    /// Returns whether both ends say that the exchange was good.
     pub(crate) fn both_proven(&self) -> bool {
         self.host.proof().is_some() && self.controller.proof().is_some()
     }
@@ -122,7 +122,7 @@ impl Ends {
         message
     }
 
-    /// Whether the connection goes on.
+    /// Returns whether the connection goes on.
     fn sent(&mut self, message: Vec<u8>, change: &mut dyn FnMut(usize, &mut Vec<u8>)) -> bool {
         let message = self.passed(message, change);
         let seed = self.seed();

@@ -16,7 +16,7 @@ use pumice_auth::message::{
 use pumice_auth::policy::Policy;
 use std::sync::Arc;
 
-/// What an impostor answers to a Reply.
+/// Answer of an impostor to a Reply.
 type Impostor = fn(&Reply) -> Option<Vec<u8>>;
 
 fn ends(of_host: &Arc<Credentials>, of_controller: &Arc<Credentials>, policy: &Arc<Policy>) -> Ends {

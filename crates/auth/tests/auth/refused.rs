@@ -265,7 +265,7 @@ fn a_failure_is_final() {
     assert_eq!(controller.failure(), Some(&Failure::Response));
 }
 
-/// What a host does with a controller's messages: the transaction of its own offer is put into
+/// Gives a controller's messages to a host, with the transaction of the host's own offer put into
 /// each.
 fn host_refuses(controller_keys: bool, policy: &Arc<Policy>, messages: &[Made<'_>]) -> (Option<u8>, Failure) {
     let keys = if controller_keys { vec![key(2)] } else { vec![] };

@@ -7,10 +7,10 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often the file is looked at before direct writes, at most.
+/// Least time between two looks at the file before direct writes.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What is known of a file.
+/// Facts about a file that tell whether it is intact.
 #[derive(Debug)]
 pub(super) struct Intact {
     /// It had a name when it was opened. One without can lose none.
@@ -22,12 +22,12 @@ pub(super) struct Intact {
     /// It was seen without a name.
     removed: AtomicBool,
     opened: Instant,
-    /// When it was looked at last: nanoseconds after it was opened.
+    /// Time of the last look, in nanoseconds after the file was opened.
     looked: AtomicU64,
 }
 
 impl Intact {
-    /// What is known of a file that was just opened and has `size` bytes.
+    /// The facts about a file that was just opened and has `size` bytes.
     pub(super) fn new(file: &File, size: u64) -> io::Result<Self> {
         Ok(Self {
             linked: file.metadata()?.nlink() != 0,
@@ -39,7 +39,7 @@ impl Intact {
         })
     }
 
-    /// Looks at the file. What it has lost once stays lost, whatever its length is later.
+    /// Looks at the file. A part that was lost once stays lost, whatever its length is later.
     pub(super) fn look(&self, file: &File) -> io::Result<()> {
         let about = file.metadata()?;
         // Relaxed, all of them: each says something by itself, and none is ever taken back.
@@ -65,7 +65,7 @@ impl Intact {
         self.look(file).is_ok()
     }
 
-    /// Whether anything of it was seen to be lost.
+    /// Returns whether anything of it was seen to be lost.
     pub(super) fn is_lost(&self) -> bool {
         self.removed.load(Ordering::Relaxed) || self.kept.load(Ordering::Relaxed) < self.size
     }

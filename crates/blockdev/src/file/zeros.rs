@@ -17,7 +17,7 @@ const LARGEST: u32 = 1 << 20;
 /// Bytes that the system is asked to make zeros at a time.
 pub(super) const AT_ONCE: u64 = 64 << 20;
 
-/// What a medium writes and gives back at a time.
+/// Units in which a medium writes and gives back space.
 pub(super) fn grains(file: &File, is_block_device: bool, logical_block: u32) -> Grains {
     let sensible = |bytes: u64, least: u32| {
         let bytes = u32::try_from(bytes).ok().filter(|bytes| bytes.is_power_of_two());

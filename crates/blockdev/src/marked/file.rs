@@ -25,7 +25,7 @@ const CRC: usize = 4;
 /// Bytes of the longest file.
 const MAX_LEN: usize = HEADER + RANGE * MAX_MARKS + CRC;
 
-/// Why the marks of a device cannot be known.
+/// Marks of a device that cannot be known.
 #[derive(Debug, thiserror::Error)]
 pub enum MarksError {
     /// The file cannot be read.
@@ -33,7 +33,7 @@ pub enum MarksError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The failure.
         source: io::Error,
     },
     /// The file is damaged, or another kind of file.
@@ -43,7 +43,7 @@ pub enum MarksError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with it.
         why: &'static str,
     },
 }
@@ -56,7 +56,7 @@ pub(super) struct MarksFile {
 }
 
 impl MarksFile {
-    /// Where it is.
+    /// Path of the file.
     pub(super) fn path(&self) -> PathBuf {
         self.store.path(&self.name)
     }

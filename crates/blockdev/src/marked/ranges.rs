@@ -20,7 +20,7 @@ impl Ranges {
         self.0.iter().map(|(start, end)| (*start, *end))
     }
 
-    /// Whether any byte of `len` bytes at `offset` is in it.
+    /// Returns whether any byte of `len` bytes at `offset` is in it.
     pub(super) fn touches(&self, offset: u64, len: u64) -> bool {
         let end = offset.saturating_add(len);
         self.0.range(..end).next_back().is_some_and(|(_, last)| *last > offset)

@@ -1,7 +1,7 @@
 //! Entries of the archive, as text and as JSON. `docs/reference/json.md` has the documents.
 
 use crate::text::{count, table};
-use pumice_host::repair::Kind;
+use pumice_host::repair::IntentKind;
 use pumice_host::repair::archive::{Entry, EntryId};
 use pumice_raid::Uuid;
 use pumice_units::format_date;
@@ -13,9 +13,9 @@ pub(super) type Listed = (Uuid, EntryId, Result<Entry, String>);
 
 fn kind(entry: &Entry) -> String {
     match (entry.intent_kind, entry.occasion.undoes) {
-        (Kind::Repair, _) => "repair".to_owned(),
-        (Kind::Undo, Some(id)) => format!("undo of {id}"),
-        (Kind::Undo, None) => "undo".to_owned(),
+        (IntentKind::Repair, _) => "repair".to_owned(),
+        (IntentKind::Undo, Some(id)) => format!("undo of {id}"),
+        (IntentKind::Undo, None) => "undo".to_owned(),
     }
 }
 
@@ -105,7 +105,7 @@ pub(super) fn one(array: Uuid, entry: &Entry) -> Value {
     json!({
         "array": array.to_string(),
         "id": entry.id.0,
-        "kind": if entry.intent_kind == Kind::Repair { "repair" } else { "undo" },
+        "kind": if entry.intent_kind == IntentKind::Repair { "repair" } else { "undo" },
         "undoes": entry.occasion.undoes.map(|id| id.0),
         "status": entry.status.words(),
         "time": entry.occasion.time,

@@ -45,7 +45,7 @@ impl<M: Medium> Ring<M> {
         if self.live.iter().any(|placed| !placed.is_marker) {
             return Ok(false);
         }
-        // The first unit may be torn. What says that the log is empty must lie elsewhere.
+        // The first unit may be torn. The marker of an empty log must lie elsewhere.
         if self.live.back().is_some_and(|last| last.at < self.unit) {
             let oldest = self.next_sequence;
             let marker = self.place(MARKER, 0, Some(oldest)).ok_or(RingError::Full(0))?;

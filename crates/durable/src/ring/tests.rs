@@ -136,7 +136,7 @@ impl Medium for Units<'_> {
     }
 }
 
-/// Whatever is appended and released, the log never runs full for good, no record that counts is
+/// Appends and releases at random. The log never runs full for good, no record that counts is
 /// written over, and each write is of whole units.
 #[test]
 fn a_log_writes_whole_units_and_no_record_that_counts_is_in_one_of_them() {
@@ -376,7 +376,7 @@ fn a_log_that_was_ended_is_empty_and_goes_on_whether_it_is_read_or_not() {
                 None => open(&store).unwrap().0,
             };
         }
-        // What follows is found.
+        // The next record is found.
         let last = ring.append(b"after").unwrap();
         ring.sync().unwrap();
         drop(ring);

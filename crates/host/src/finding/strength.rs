@@ -143,7 +143,7 @@ impl ErrorFigures {
     }
 }
 
-/// Whether tags convict or acquit.
+/// Direction of the testimony of tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Says {
@@ -156,7 +156,7 @@ pub enum Says {
 /// The testimony of tags about the members that a verdict names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WitnessFigures {
-    /// Which way.
+    /// The direction of the testimony.
     pub says: Says,
     /// Origin of the tags: the weakest of `written`, `vouched` and `adopted`; null for `acquits`.
     pub origin: Option<String>,

@@ -48,7 +48,7 @@ impl Verdict {
     pub const P: Self = Self::Parity(0);
     /// Only Q disagrees.
     pub const Q: Self = Self::Parity(1);
-    /// Those that are not of a parity row.
+    /// Verdicts that are not of a parity row.
     const OTHERS: [Self; 11] = [
         Self::Member,
         Self::Copy,
@@ -81,13 +81,13 @@ impl Verdict {
         }
     }
 
-    /// Whether it leaves open which members are damaged.
+    /// Returns whether it leaves open which members are damaged.
     #[must_use]
     pub const fn leaves_members_open(self) -> bool {
         matches!(self, Self::Unlocated | Self::Ambiguous | Self::Busy)
     }
 
-    /// Whether it concerns copies of a mirror that differ, which alone is not damage.
+    /// Returns whether it concerns copies of a mirror that differ, which alone is not damage.
     #[must_use]
     pub const fn is_of_copies(self) -> bool {
         matches!(self, Self::Copy | Self::CopiesDiffer)

@@ -7,7 +7,7 @@ struct Model {
     end: u64,
     /// Blocks that are refused, by member and sector.
     bad: Vec<(String, u64)>,
-    /// What it was told, in order.
+    /// Orders that it was given, in order.
     told: Vec<Order>,
     /// A member fails when the check has come so far.
     fails_at: Option<u64>,
@@ -35,7 +35,7 @@ impl Model {
         Self { md, end, bad: Vec::new(), told: Vec::new(), fails_at: None, deaf: false, busy: 0, refuses: 0 }
     }
 
-    /// Whether the order was taken.
+    /// Returns whether the order was taken.
     fn tell(&mut self, order: &Order) -> bool {
         self.told.push(order.clone());
         if matches!(order, Order::Limit { .. } | Order::Check) && self.refuses > 0 {

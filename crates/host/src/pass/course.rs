@@ -23,10 +23,10 @@ pub(crate) trait Work {
     /// Counts the last batch as completed.
     fn count_batch(&mut self);
 
-    /// How far the work is.
+    /// Progress of the work.
     fn progress(&self) -> Progress;
 
-    /// Whether the pass has reached its limit of findings.
+    /// Returns whether the pass has reached its limit of findings.
     fn is_too_much(&self) -> bool;
 
     /// Saves progress if it is time to, and looks whether what was read still holds.
@@ -45,10 +45,10 @@ pub(crate) struct Course<'t> {
     pub(crate) stop: &'t Stop,
     pub(crate) schedule: Schedule,
     retry: Retry,
-    /// Whether lost connections are re-established. Not while members are held for writing, because
+    /// True if lost connections are re-established. Not while members are held for writing, because
     /// others may have written since the hold was lost.
     may_reconnect: bool,
-    /// How often lost connections were re-established.
+    /// Number of times that lost connections were re-established.
     pub(crate) reconnections: u64,
 }
 
@@ -93,7 +93,8 @@ impl<'t> Course<'t> {
 
     /// The reason why the pass ends, if this error ends it.
     pub(crate) fn reason(&self, error: &HostError) -> StopReason {
-        // What failed because the operator wants the end: a wait, or a command of a node.
+        // Failures that the operator caused by asking for the end: of a wait, or of a command of a
+        // node.
         let cut_short = matches!(error, HostError::Interrupted) || error.is_lost_connection();
         match error {
             HostError::ArrayChanged(what) => StopReason::ArrayChanged(what.clone()),

@@ -16,7 +16,7 @@ const FIRST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(8);
 /// Most attempts in a row.
 const TRIES: u32 = 16;
-/// How long to try to reconnect, by default.
+/// Default time for attempts to reconnect.
 pub const RECONNECT: Duration = Duration::from_secs(60);
 
 /// The times of attempts. Pure steps: the time is an argument.
@@ -68,7 +68,7 @@ fn same_members(target: &Target) -> Result<(), HostError> {
     for (role, member) in target.members() {
         let drives = member.node.describe()?.drives;
         let drive = drives.iter().find(|drive| drive.id == member.drive);
-        let drive = drive.ok_or_else(|| gone(&member.device))?;
+        let drive = drive.ok_or_else(|| another_device(&member.device))?;
         let then = target.array().member(role).map(|member| &member.record.superblock);
         let known = then.map_or_else(Known::default, Known::of);
         let found = probe_for(&DriveReader::new(&*member.node, member.drive, drive.size_bytes), known);
@@ -76,13 +76,13 @@ fn same_members(target: &Target) -> Result<(), HostError> {
             .map_err(|error| NodeError::new(ErrorKind::Unreachable, format!("{}: {error}", member.device)))?;
         let now = found.map(|record| (record.superblock.array_uuid, record.superblock.device_uuid));
         if now != then.map(|superblock| (superblock.array_uuid, superblock.device_uuid)) {
-            return Err(gone(&member.device));
+            return Err(another_device(&member.device));
         }
     }
     Ok(())
 }
 
-fn gone(device: &str) -> HostError {
+fn another_device(device: &str) -> HostError {
     let what = format!("{device}: after the reconnection, this is another device");
     HostError::Node(NodeError::invalid("device", what))
 }

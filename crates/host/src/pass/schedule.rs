@@ -1,7 +1,7 @@
 //! The stripes of a pass, their batches, and the order.
 
 use crate::order::Order;
-use pumice_raid::plan::{Extent, Kind, SkipReason};
+use pumice_raid::plan::{Extent, SkipReason, Treatment};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -34,7 +34,7 @@ impl Schedule {
         let mut skipped = BTreeMap::new();
         for extent in extents {
             let Range { mut start, end } = extent.stripes;
-            if let Kind::Skip(reason) = extent.kind {
+            if let Treatment::Skip(reason) = extent.kind {
                 *skipped.entry(reason).or_default() += end - start;
                 continue;
             }
@@ -77,14 +77,14 @@ mod tests {
     use super::*;
 
     fn check(stripes: Range<u64>) -> Extent {
-        Extent { stripes, kind: Kind::Check }
+        Extent { stripes, kind: Treatment::Check }
     }
 
     #[test]
     fn batches_stay_within_extents_and_borders() {
         let extents = [
             check(0..300),
-            Extent { stripes: 300..310, kind: Kind::Skip(SkipReason::Dirty) },
+            Extent { stripes: 300..310, kind: Treatment::Skip(SkipReason::Dirty) },
             check(310..320),
         ];
         let schedule = Schedule::new(extents, &[0, 100], 255, Order::Sequential);

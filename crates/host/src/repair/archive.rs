@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The place of the status in an entry's file.
 const STATUS: Slots = Slots { offset: 0, slot_bytes: 512, version: 1 };
-/// How long an entry is kept unless the operator says otherwise, in seconds.
+/// Time for which an entry is kept unless the operator says otherwise, in seconds.
 pub const KEPT_FOR: u64 = 90 * 24 * 60 * 60;
 
 /// The number of an entry, from 1.
@@ -54,7 +54,7 @@ impl FromStr for EntryId {
 /// The reason why bytes are replaced, for later readers of the archive.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Occasion {
-    /// When, in seconds since 1970.
+    /// Time of the replacement, in seconds since 1970.
     pub time: u64,
     /// The pass that found it; 0 if none.
     pub pass: u64,
@@ -62,7 +62,7 @@ pub struct Occasion {
     pub policy: String,
     /// The verdict.
     pub verdict: String,
-    /// How strong the evidence for it was.
+    /// Strength of the evidence for the verdict.
     pub strength: String,
     /// The finding in the JSON of the report; empty if there is none.
     pub finding: String,
@@ -138,7 +138,7 @@ impl Archive {
         Self { store, array, last: Arc::default() }
     }
 
-    /// Where it is.
+    /// Path of the archive.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.store.path("")

@@ -103,7 +103,8 @@ impl<'b> Fields<'b> {
         old.ok_or(BadField::Range("old bytes"))
     }
 
-    /// Whether the tags of a range stay; `known` is whether this version of the file says so.
+    /// Returns whether the tags of a range stay; `known` is whether this version of the file says
+    /// so.
     pub(super) fn tags_stay(&mut self, known: bool) -> Result<bool, BadField> {
         match self.u16("tags")? {
             0 => Ok(false),

@@ -12,7 +12,7 @@
 
 use super::archive::{EntryId, Kept};
 use super::bytes::{BadField, Fields, MAX_FILE, Versions, put_old};
-use super::record::{Intent, Kind, Record};
+use super::record::{Intent, IntentKind, Record};
 use crate::error::HostError;
 use pumice_durable::{BadEnvelope, Envelope, Store, remove, replace};
 use pumice_units::Role;
@@ -42,7 +42,7 @@ pub enum BadJournal {
 /// The bytes of the file for an intent whose old bytes are kept as `entry`.
 pub(super) fn encode(intent: &Intent, entry: EntryId) -> Vec<u8> {
     let mut body = Vec::new();
-    body.extend_from_slice(&[u8::from(intent.kind == Kind::Undo), 0, 0, 0]);
+    body.extend_from_slice(&[u8::from(intent.kind == IntentKind::Undo), 0, 0, 0]);
     body.extend_from_slice(&(intent.records.len() as u32).to_le_bytes());
     body.extend_from_slice(&entry.0.to_le_bytes());
     body.extend_from_slice(&intent.array.0);
@@ -69,8 +69,8 @@ pub(super) fn decode(file: &[u8]) -> Result<(Intent, EntryId), BadJournal> {
     let (body, knows_tags) = KINDS.open(file)?;
     let mut fields = Fields(body);
     let kind = match fields.array("kind")? {
-        [0] => Kind::Repair,
-        [1] => Kind::Undo,
+        [0] => IntentKind::Repair,
+        [1] => IntentKind::Undo,
         _ => return Err(BadField::Range("kind").into()),
     };
     fields.zero::<3>("padding")?;
@@ -103,7 +103,7 @@ pub(super) fn decode(file: &[u8]) -> Result<(Intent, EntryId), BadJournal> {
 pub struct Journal {
     store: Arc<dyn Store>,
     name: String,
-    /// Whether a repair has begun that was not settled.
+    /// True if a repair has begun that was not settled.
     open: Cell<bool>,
 }
 
@@ -147,7 +147,7 @@ impl Journal {
         Ok(Found::Waiting(Waiting { journal, intent, entry }))
     }
 
-    /// Where it is.
+    /// Path of the journal.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.store.path(&self.name)
@@ -205,7 +205,7 @@ impl Waiting {
         self.entry
     }
 
-    /// Where the journal is.
+    /// Path of the journal.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.journal.path()
@@ -241,7 +241,7 @@ mod tests {
         };
         let lost = OldBytes::with_lost(vec![3; 1024], vec![false, true]).unwrap();
         Intent {
-            kind: Kind::Repair,
+            kind: IntentKind::Repair,
             array: Uuid([7; 16]),
             events: 20,
             stripe: 3,
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn what_was_written_is_read() {
         assert_eq!(decode(&encode(&intent(), EntryId(4))), Ok((intent(), EntryId(4))));
-        let undo = Intent { kind: Kind::Undo, ..intent() };
+        let undo = Intent { kind: IntentKind::Undo, ..intent() };
         assert_eq!(decode(&encode(&undo, EntryId(4))), Ok((undo, EntryId(4))));
     }
 

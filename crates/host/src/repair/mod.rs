@@ -16,7 +16,7 @@ mod write;
 pub use archive::{Archive, EntryId, Kept, Occasion};
 pub use journal::{BadJournal, Begun, Found, Journal, Waiting};
 pub use policy::RepairPolicy;
-pub use record::{Intent, Kind, OldBytes, Record, SECTOR};
+pub use record::{Intent, IntentKind, OldBytes, Record, SECTOR};
 pub use recover::{Recovery, drop_waiting, recover};
 pub use undo::{undo, written_repairs};
 
@@ -76,7 +76,7 @@ pub(crate) struct Site<'s> {
 }
 
 impl Site<'_> {
-    /// Whether every lost sector of a finding was rewritten, together with other bytes.
+    /// Returns whether every lost sector of a finding was rewritten, together with other bytes.
     pub(crate) fn has_rewritten(&self, finding: &Finding) -> bool {
         let covered = |lost: &LostPlace| {
             let of_member = || self.written.iter().filter(|(role, _)| role.0 == lost.member);
@@ -95,7 +95,7 @@ impl<'t> Repairer<'t> {
         Self { target, books, policy }
     }
 
-    /// Whether nothing is written.
+    /// Returns whether nothing is written.
     pub(crate) fn is_dry(&self) -> bool {
         self.books.is_none()
     }
@@ -252,7 +252,7 @@ impl<'t> Repairer<'t> {
         });
         let array = self.target.array();
         let intent = Intent {
-            kind: Kind::Repair,
+            kind: IntentKind::Repair,
             array: array.uuid(),
             events: array.events(),
             stripe,

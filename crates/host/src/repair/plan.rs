@@ -3,7 +3,7 @@
 
 use super::policy::Refusal;
 use crate::sectors::{Block, Run};
-use crate::testimony::{Heard, Said, hear};
+use crate::testimony::{JudgedRun, TagVerdict, judge_tags};
 use pumice_parity::array_layout::Redundancy;
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::gf::add_scaled;
@@ -18,7 +18,7 @@ pub(crate) struct Change {
     /// Its present bytes; `None` for sectors that it refuses.
     pub(crate) old: Option<Vec<u8>>,
     pub(crate) new: Vec<u8>,
-    /// Whether tags convict the present bytes, and are those of the new ones.
+    /// True if tags convict the present bytes, and are those of the new ones.
     pub(crate) convicted: bool,
 }
 
@@ -58,7 +58,8 @@ pub(crate) fn plan_lost(check: &CheckMatrix, block: &Block, last_equation: bool)
     let runs = block.runs();
     let agrees = runs.iter().all(|run| block.holds(check, run));
     // Where no equation is left, tags are the only witness of what is rebuilt from.
-    let doubted = hear(check, block).iter().any(|heard| matches!(heard.said, Said::Ambiguous(_)));
+    let doubted =
+        judge_tags(check, block).iter().any(|heard| matches!(heard.verdict, TagVerdict::Ambiguous(_)));
     if !agrees || doubted {
         out.refused = Some(Refusal::Inconsistent);
         return out;
@@ -128,8 +129,8 @@ pub(crate) fn plan_convicted(check: &CheckMatrix, block: &Block, diagnosis: &Dia
         let (start, end) = (block.start + run.range.start, block.start + run.range.end);
         start < diagnosis.end() && diagnosis.start < end
     };
-    let plan = |heard: Heard| {
-        let Heard { run, said: Said::Convicted { members, lost, testimony, .. } } = heard else {
+    let plan = |heard: JudgedRun| {
+        let JudgedRun { run, verdict: TagVerdict::Convicted { members, lost, testimony, .. } } = heard else {
             return None;
         };
         let same = members.iter().map(|(role, _)| *role).eq(accused.iter().copied());
@@ -143,7 +144,7 @@ pub(crate) fn plan_convicted(check: &CheckMatrix, block: &Block, diagnosis: &Dia
         let lost = lost.into_iter().map(|(role, new)| Change { role, old: None, new, convicted: false });
         Some(Rewrite { start: block.start + run.range.start, changes: convicted.chain(lost).collect() })
     };
-    let rewrites: Vec<Rewrite> = hear(check, block).into_iter().filter_map(plan).collect();
+    let rewrites: Vec<Rewrite> = judge_tags(check, block).into_iter().filter_map(plan).collect();
     let refused = rewrites.is_empty().then_some(Refusal::Changed);
     BlockPlan { rewrites, refused }
 }

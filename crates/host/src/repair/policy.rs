@@ -5,7 +5,8 @@ use crate::finding::{Finding, Strength, Verdict};
 use std::fmt;
 use std::str::FromStr;
 
-/// What a repair rewrites. Lost sectors are rebuilt under every policy but [`None`](Self::None).
+/// Bytes that a repair rewrites. Lost sectors are rebuilt under every policy but
+/// [`None`](Self::None).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RepairPolicy {
     /// The members that a verdict names, if the evidence is strong.
@@ -107,7 +108,7 @@ impl fmt::Display for Refusal {
 }
 
 impl RepairPolicy {
-    /// Whether a finding may be rewritten at all.
+    /// Checks that a finding may be rewritten at all.
     pub(crate) fn allows(self, finding: &Finding) -> Result<(), Refusal> {
         match (self, finding.verdict) {
             (Self::None, _) => Err(Refusal::Policy),

@@ -93,7 +93,7 @@ pub struct Record {
     pub old: OldBytes,
     /// The bytes after it; as many.
     pub new: Vec<u8>,
-    /// Whether the tags of its blocks stay as they are, because they convicted the old bytes (R26).
+    /// True if the tags of its blocks stay as they are, because they convicted the old bytes (R26).
     pub tags_stay: bool,
 }
 
@@ -122,9 +122,9 @@ pub(crate) fn device_uuid(target: &Target, role: Role) -> Uuid {
     member.and_then(|member| member.record.superblock.device_uuid).unwrap_or(Uuid([0; 16]))
 }
 
-/// Whether bytes are replaced for the first time, or put back.
+/// Kind of an intent: bytes are replaced for the first time, or put back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum IntentKind {
     /// A finding is repaired.
     Repair,
     /// A repair, or an undo, is undone.
@@ -134,8 +134,8 @@ pub enum Kind {
 /// The intended writes of a repair or an undo.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intent {
-    /// Which of the two.
-    pub kind: Kind,
+    /// Its kind.
+    pub kind: IntentKind,
     /// The array's UUID as stored.
     pub array: Uuid,
     /// Its event count.

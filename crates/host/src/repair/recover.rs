@@ -7,7 +7,7 @@ use super::archive::{Archive, EntryId, Status};
 use super::by_role;
 use super::journal::{Found, Journal, Waiting};
 use super::plan::syndromes;
-use super::record::{Intent, Kind, Record, SECTOR, device_uuid, window};
+use super::record::{Intent, IntentKind, Record, SECTOR, device_uuid, window};
 use super::write::{Bytes, cannot_restore, reads_back, why_not, write};
 use crate::error::HostError;
 use crate::stripes::{Stripes, read_raw};
@@ -144,14 +144,14 @@ fn decide(target: &Target, waiting: &Waiting) -> Result<Decision, HostError> {
         write_all(target, intent, Bytes::New, start)?;
         return Ok(Decision::Whole { new: true });
     }
-    let new = intent.kind == Kind::Undo || holds_with_new(target, intent, start, len)?;
+    let new = intent.kind == IntentKind::Undo || holds_with_new(target, intent, start, len)?;
     let bytes = if new { Bytes::New } else { Bytes::Old };
     can(bytes)?;
     write_all(target, intent, bytes, start)?;
     Ok(Decision::Written { new })
 }
 
-/// Whether the member of a record is among the devices.
+/// Returns whether the member of a record is among the devices.
 fn is_there(target: &Target, record: &Record) -> bool {
     target.member(record.role).is_some() && device_uuid(target, record.role) == record.member
 }
@@ -209,7 +209,7 @@ fn classify(now: &[u8], unread: &[bool], record: &Record) -> Content {
     Content::Mixed
 }
 
-/// Whether the stripe's parity holds over the window with the new bytes in place.
+/// Returns whether the stripe's parity holds over the window with the new bytes in place.
 fn holds_with_new(target: &Target, intent: &Intent, start: u32, len: u32) -> Result<bool, HostError> {
     let view = target.view(intent.stripe)?;
     let check = view.check_matrix(intent.stripe);

@@ -4,7 +4,7 @@
 
 use super::archive::{Archive, Entry, EntryId, EntryRecord, Occasion, Status, digest_of_rows};
 use super::journal::Journal;
-use super::record::{Intent, Kind, OldBytes, Record, device_uuid, window};
+use super::record::{Intent, IntentKind, OldBytes, Record, device_uuid, window};
 use super::recover::write_all;
 use super::write::{Bytes, cannot_restore, why_not};
 use crate::error::HostError;
@@ -38,7 +38,7 @@ pub fn undo(
     })?;
     let array = target.array();
     let intent = Intent {
-        kind: Kind::Undo,
+        kind: IntentKind::Undo,
         array: array.uuid(),
         events: array.events(),
         stripe: entry.stripe,
@@ -73,7 +73,7 @@ pub fn written_repairs(archive: &Archive) -> Result<Vec<EntryId>, HostError> {
     for (id, entry) in archive.list()? {
         let entry = entry?;
         let (lost, sectors) = entry.sectors();
-        if entry.intent_kind == Kind::Repair && entry.status == Status::Written && lost < sectors {
+        if entry.intent_kind == IntentKind::Repair && entry.status == Status::Written && lost < sectors {
             ids.push(id);
         }
     }

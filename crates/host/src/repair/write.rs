@@ -2,7 +2,7 @@
 //! every member, so that all bytes are durable before anything is read back. On drives with tags
 //! the blocks get the tags of rule R26.
 
-use super::record::{Intent, Kind, Record};
+use super::record::{Intent, IntentKind, Record};
 use crate::error::HostError;
 use crate::stripes::read_raw;
 use crate::target::{Member, Target};
@@ -69,9 +69,9 @@ pub(super) fn write(target: &Target, intent: &Intent, bytes: Bytes) -> Result<u6
     Ok(written)
 }
 
-/// Whether one side of an intent is bytes of before, which no tag may speak for.
-fn puts_back(kind: Kind, bytes: Bytes) -> bool {
-    (kind, bytes) != (Kind::Repair, Bytes::New)
+/// Returns whether one side of an intent is bytes of before, which no tag may speak for.
+fn puts_back(kind: IntentKind, bytes: Bytes) -> bool {
+    (kind, bytes) != (IntentKind::Repair, Bytes::New)
 }
 
 /// Writes bytes of before: with adopted tags, except for blocks that hold them already. These are
@@ -103,7 +103,7 @@ fn put_back(target: &Target, role: Role, place: u64, data: &[u8], block: usize) 
     Ok(())
 }
 
-/// Whether the node of a member can put bytes back beside tags.
+/// Returns whether the node of a member can put bytes back beside tags.
 pub(super) fn can_restore(target: &Target, role: Role) -> bool {
     target.member(role).is_some_and(|member| member.node.restores())
 }
@@ -134,7 +134,7 @@ pub(super) fn why_not(member: &Member) -> String {
     format!("node '{}' is of an earlier version, and cannot put bytes back beside tags", member.node_name)
 }
 
-/// Whether the members hold one side of every record.
+/// Returns whether the members hold one side of every record.
 ///
 /// # Errors
 /// If a node or a drive fails.

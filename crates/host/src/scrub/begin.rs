@@ -17,10 +17,10 @@ use pumice_units::format_date;
 use std::ops::Range;
 
 /// The initial state of a pass.
-pub(super) struct Begun {
+pub(super) struct PassStart {
     pub(super) saved: SavedPass,
     pub(super) schedule: Schedule,
-    /// Whether it continues an interrupted pass.
+    /// True if it continues an interrupted pass.
     pub(super) resumed: bool,
 }
 
@@ -30,9 +30,11 @@ pub(super) fn begin(
     state: Option<&StateFiles>,
     options: &Options,
     observer: &mut dyn Observer,
-) -> Result<Begun, HostError> {
+) -> Result<PassStart, HostError> {
     let Some(state) = state else { return fresh(target, options) };
-    let before = match state.load() {
+    let whole = 0..target.layout().stripes();
+    let complete = options.range.as_ref().is_none_or(|range| *range == whole);
+    let before = match state.load(complete) {
         // A file that cannot be read stands in the way of resuming, not of beginning anew.
         Err(error) if !options.resume => Before::Unusable(error.to_string()),
         before => before?,
@@ -42,31 +44,34 @@ pub(super) fn begin(
         // A pass that was stopped in its first batch has left nothing to go on with.
         (Before::Pass(saved), false) if saved.stripes_checked == 0 => {}
         (Before::Pass(saved), false) => observer.note(&format!(
-            "an interrupted scrub of this array, begun {}, had checked {} stripes; this scrub starts again (--resume would continue)",
+            "an interrupted scrub of {}, begun {}, had checked {} stripes; this scrub starts again (--resume would continue)",
+            if complete { "this array" } else { "a part of this array" },
             format_date(saved.begun),
             saved.stripes_checked
         )),
-        (Before::Unusable(why), true) => return Err(unusable(state, &why)),
+        (Before::Unusable(why), true) => return Err(unusable(state, complete, &why)),
         (Before::Unusable(why), false) => observer.note(&format!(
             "the saved progress of an interrupted scrub is not used: {why}; this one begins at the start"
         )),
-        (Before::Nothing, true) => {
-            observer.note("there is no interrupted scrub of this array: this one begins at the start");
-        }
+        (Before::Nothing, true) => observer.note(if complete {
+            "there is no interrupted scrub of this array: this one begins at the start"
+        } else {
+            "there is no interrupted scrub of a part of this array: this one begins at the start"
+        }),
         (Before::Nothing, false) => {}
     }
     fresh(target, options)
 }
 
-fn unusable(state: &StateFiles, why: &str) -> HostError {
+fn unusable(state: &StateFiles, complete: bool, why: &str) -> HostError {
     HostError::State {
-        path: state.progress_path(),
+        path: state.progress_path(complete),
         context: format!("the interrupted scrub cannot be resumed: {why}; start again without --resume"),
         source: None,
     }
 }
 
-fn fresh(target: &Target, options: &Options) -> Result<Begun, HostError> {
+fn fresh(target: &Target, options: &Options) -> Result<PassStart, HostError> {
     options.check(target)?;
     let range = options.range.clone().unwrap_or(0..target.layout().stripes());
     let batch = options.batch.unwrap_or(BATCH);
@@ -92,7 +97,7 @@ fn fresh(target: &Target, options: &Options) -> Result<Begun, HostError> {
     let (read, _) = target.premises();
     let saved = SavedPass::new(target.array().uuid(), date::now(), identity, key, read);
     let saved = SavedPass { tagged: tagged(target)?, ..saved };
-    Ok(Begun { saved, schedule, resumed: false })
+    Ok(PassStart { saved, schedule, resumed: false })
 }
 
 /// Roles of the members whose blocks are compared with their tags.
@@ -116,7 +121,7 @@ fn resumed(
     saved: SavedPass,
     options: &Options,
     observer: &mut dyn Observer,
-) -> Result<Begun, HostError> {
+) -> Result<PassStart, HostError> {
     let key = &saved.key;
     let differs = |option, then: String, now: Option<String>| match now {
         Some(now) if now != then => Err(HostError::Resume { option, then, now }),
@@ -152,7 +157,7 @@ fn resumed(
     }
     if let Err(field) = saved.fits(target.array().geometry(), &schedule.batches) {
         let why = format!("it is damaged: field '{field}' contradicts the plan");
-        return Err(unusable(state, &why));
+        return Err(unusable(state, saved.is_complete(), &why));
     }
     observer.note(&format!(
         "resumed the scrub begun {}, saved {}, after {} of {} stripes",
@@ -162,7 +167,7 @@ fn resumed(
         schedule.stripes()
     ));
     // The devices have today's names.
-    Ok(Begun { saved: SavedPass { read: now, ..saved }, schedule, resumed: true })
+    Ok(PassStart { saved: SavedPass { read: now, ..saved }, schedule, resumed: true })
 }
 
 /// Adds the findings that this pass had repaired but not saved when it was killed: the archive had
@@ -200,7 +205,7 @@ pub(super) fn settle_repaired(
     Ok(())
 }
 
-/// Whether the place of a finding is consistent, and can be read, now.
+/// Returns whether the place of a finding is consistent, and can be read, now.
 fn is_consistent(target: &Target, finding: &Finding, stop: &Stop) -> Result<bool, HostError> {
     let _lock = target.lock(finding.stripe..finding.stripe + 1, Purpose::Check, stop)?;
     let view = target.view(finding.stripe)?;

@@ -7,7 +7,7 @@ use super::run::Pass;
 use super::witness::members_now;
 use crate::error::HostError;
 use crate::pass::{Course, StopReason};
-use crate::premises::{Difference, Holds, Premises, ReadMember, Seen};
+use crate::premises::{Conclusion, Difference, Premises, ReadMember, SuperblocksNow};
 use crate::target::Target;
 use pumice_raid::assembly::AgainError;
 use pumice_raid::{Array, ProbeError};
@@ -45,31 +45,37 @@ pub(crate) fn premises_of(array: &Array, reads: Reads<'_>) -> Premises {
     }
 }
 
-/// Whether a pass reads every role, and every member is in sync.
+/// Returns whether a pass reads every role, and every member is in sync.
 pub(crate) fn is_whole(array: &Array, reads: Reads<'_>) -> bool {
     let stripes = array.geometry().stripes();
     let in_sync = |role| array.member(role).is_some_and(|m| m.valid_stripes(array.geometry()) >= stripes);
     (0..array.geometry().raid_disks()).map(Role).all(|role| reads(role) && in_sync(role))
 }
 
-/// What a look saw: `now` is read from the members of `then`.
-pub(crate) fn seen(then: &Array, now: Result<Array, AgainError>, reads: Reads<'_>) -> Seen {
+/// Result of a look: `now` is read from the members of `then`.
+pub(crate) fn superblocks_now(
+    then: &Array,
+    now: Result<Array, AgainError>,
+    reads: Reads<'_>,
+) -> SuperblocksNow {
     let now = match now {
         Ok(now) => now,
         Err(AgainError::Member { device, source: source @ ProbeError::Read { .. } }) => {
-            return Seen::Unreadable(format!("{device}: {source}"));
+            return SuperblocksNow::Unreadable(format!("{device}: {source}"));
         }
-        Err(AgainError::Assembly(error)) if !error.may_pass() => return Seen::Other(error.to_string()),
-        Err(error) => return Seen::Unclear(error.to_string()),
+        Err(AgainError::Assembly(error)) if !error.may_pass() => {
+            return SuperblocksNow::Other(error.to_string());
+        }
+        Err(error) => return SuperblocksNow::Unclear(error.to_string()),
     };
     if now.uuid() != then.uuid() {
-        return Seen::Other(format!("its members now belong to array {}", now.uuid()));
+        return SuperblocksNow::Other(format!("its members now belong to array {}", now.uuid()));
     }
     if now.geometry() != then.geometry() {
-        return Seen::Other("its level, layout, chunk or size is another one".to_owned());
+        return SuperblocksNow::Other("its level, layout, chunk or size is another one".to_owned());
     }
     let settled = now.members().iter().flatten().all(|m| m.record.superblock.events == now.events());
-    Seen::Array { now: premises_of(&now, reads), whole: is_whole(&now, reads), settled }
+    SuperblocksNow::Array { now: premises_of(&now, reads), whole: is_whole(&now, reads), settled }
 }
 
 impl Target {
@@ -87,9 +93,9 @@ impl Pass<'_> {
     /// If they do not hold any more, or a node fails.
     pub(super) fn confirm(&mut self) -> Result<bool, HostError> {
         match self.look_at_array(false)? {
-            Holds::Yes => Ok(true),
-            Holds::Unknown(_) => Ok(false),
-            Holds::No(difference) => Err(self.void(&difference)),
+            Conclusion::Yes => Ok(true),
+            Conclusion::Unknown(_) => Ok(false),
+            Conclusion::No(difference) => Err(self.void(&difference)),
         }
     }
 
@@ -101,9 +107,9 @@ impl Pass<'_> {
         let mut left = LOOKS;
         loop {
             let why = match self.look_at_array(true)? {
-                Holds::Yes => return Ok(()),
-                Holds::Unknown(why) => why,
-                Holds::No(difference) => return Err(self.void(&difference)),
+                Conclusion::Yes => return Ok(()),
+                Conclusion::Unknown(why) => why,
+                Conclusion::No(difference) => return Err(self.void(&difference)),
             };
             left -= 1;
             if left == 0 {
@@ -131,17 +137,17 @@ impl Pass<'_> {
         }
     }
 
-    fn look_at_array(&mut self, end: bool) -> Result<Holds, HostError> {
+    fn look_at_array(&mut self, end: bool) -> Result<Conclusion, HostError> {
         let reads = |role| self.target.member(role).is_some();
-        let seen = seen(self.target.array(), members_now(self.target, None)?, &reads);
+        let seen = superblocks_now(self.target.array(), members_now(self.target, None)?, &reads);
         let holds = self.watch.take(self.began.elapsed(), seen, end);
         self.saved.read.events = self.watch.events();
         self.confirmed_at = Instant::now();
         Ok(holds)
     }
 
-    /// The result is void, and so is saved progress. What merely cannot be confirmed leaves the
-    /// progress that was saved before.
+    /// The result is void, and so is saved progress. A result that merely cannot be confirmed
+    /// leaves the progress that was saved before.
     fn void(&mut self, difference: &Difference) -> HostError {
         self.is_void = !matches!(difference, Difference::Unclear(_));
         HostError::ArrayChanged(difference.to_string())

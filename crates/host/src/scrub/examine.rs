@@ -13,7 +13,7 @@ use crate::repair::{by_role, syndromes as rows_of};
 use crate::sectors::{Block, Run};
 use crate::stripes::{Stripes, Tags};
 use crate::target::{Target, View};
-use crate::testimony::{Heard, Said, acquits, hear, lost, runs, wrong_blocks};
+use crate::testimony::{JudgedRun, TagVerdict, acquits, judge_tags, lost, runs, wrong_blocks};
 use pumice_offload::{
     Activity, Grant, MemoryAddress, Mode, ParityCommand, ParityResult, RESULT_HEADER_BYTES, Rule, Source,
     Transfer, Unread, Window, Writes,
@@ -236,7 +236,8 @@ pub(crate) fn examine_closely(
     Ok(out)
 }
 
-/// Whether a window of a stripe can be read completely, every equation holds, and no tag differs.
+/// Returns whether a window of a stripe can be read completely, every equation holds, and no tag
+/// differs.
 fn is_sound(
     check: &CheckMatrix,
     view: &View,
@@ -264,7 +265,7 @@ fn judge_block(
     block: &Block,
     diagnoses: &mut Vec<Diagnosis>,
 ) {
-    let heard = hear(check, block);
+    let heard = judge_tags(check, block);
     let whole = block.missing.is_empty() && heard.is_empty();
     for (run, suspects) in runs(block) {
         if suspects.is_empty() {
@@ -272,7 +273,7 @@ fn judge_block(
         }
     }
     for heard in &heard {
-        join(diagnoses, said(target, stripe, block, heard));
+        join(diagnoses, diagnoses_of(target, stripe, block, heard));
     }
     for (role, part) in lost(block) {
         let verdict = Verdict::TagLost(vec![role]);
@@ -323,16 +324,16 @@ fn judge_run(
 }
 
 /// The diagnoses of a run in which tags differ.
-fn said(target: &Target, stripe: u64, block: &Block, heard: &Heard) -> Vec<Diagnosis> {
-    let Heard { run, said } = heard;
+fn diagnoses_of(target: &Target, stripe: u64, block: &Block, heard: &JudgedRun) -> Vec<Diagnosis> {
+    let JudgedRun { run, verdict } = heard;
     let whole = |verdict| {
         let len = run.range.end - run.range.start;
         Diagnosis::of_tags(block.start + run.range.start, len, verdict, None)
     };
-    match said {
-        Said::Tags(roles) => vec![whole(Verdict::TagDamaged(roles.clone()))],
-        Said::Ambiguous(roles) => vec![whole(Verdict::Ambiguous(roles.clone()))],
-        Said::Convicted { members, testimony, tags, .. } => {
+    match verdict {
+        TagVerdict::Tags(roles) => vec![whole(Verdict::TagDamaged(roles.clone()))],
+        TagVerdict::Ambiguous(roles) => vec![whole(Verdict::Ambiguous(roles.clone()))],
+        TagVerdict::Convicted { members, testimony, tags, .. } => {
             let columns: Vec<usize> = members.iter().map(|(role, _)| role.index()).collect();
             let verdict = Verdict::of_members(&columns, target.redundancy(stripe));
             let (first, last) = changed(block, run, members);

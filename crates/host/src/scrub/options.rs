@@ -23,7 +23,7 @@ pub(crate) const BATCH: u64 = 255;
 /// The options of a scrub. `None` leaves the choice to the pass.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How stripes are checked.
+    /// The method of checking stripes.
     pub method: Option<Method>,
     /// Most stripes per batch.
     pub batch: Option<u64>,
@@ -33,7 +33,7 @@ pub struct Options {
     pub seed: Option<Seed>,
     /// A fresh seed, for a pass that is not resumed.
     pub fresh_seed: Seed,
-    /// Which stripes.
+    /// The stripes to check.
     pub range: Option<Range<u64>>,
     /// In which order.
     pub order: Option<Order>,
@@ -47,7 +47,7 @@ pub struct Options {
     pub resume: bool,
     /// The devices may be written during the scrub, so inconsistencies must be settled.
     pub in_use: bool,
-    /// How long an inconsistency must stay unchanged on devices that others may be writing.
+    /// Time for which an inconsistency must stay unchanged on devices that others may be writing.
     pub settle: Duration,
     /// The pace of the nodes' reads; if empty, their own configuration applies.
     pub pace: PaceRequest,
@@ -58,10 +58,10 @@ pub struct Options {
     pub accept_degraded: bool,
     /// Findings after which one run of the pass stops; a resumed run may add as many again.
     pub max_findings: usize,
-    /// How long to try to reconnect, from the first of consecutive failures; zero for no attempt.
+    /// Time for attempts to reconnect, from the first of consecutive failures; zero for no attempt.
     pub reconnect: Duration,
-    /// How long replaced bytes are kept, in seconds. Older ones are deleted when a repairing pass
-    /// begins.
+    /// Time for which replaced bytes are kept, in seconds. Older ones are deleted when a repairing
+    /// pass begins.
     pub keep_repairs: u64,
 }
 

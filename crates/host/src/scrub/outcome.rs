@@ -79,7 +79,7 @@ pub struct Outcome {
     pub not_named: Vec<Role>,
     /// Traffic of the connections to the nodes, with one value for each node behind a network.
     pub links: Vec<LinkFigures>,
-    /// How often lost connections were re-established.
+    /// Number of times that lost connections were re-established.
     pub reconnections: u64,
     /// Batches checked.
     pub batches: usize,
@@ -114,15 +114,15 @@ impl Outcome {
         out
     }
 
-    /// Whether the stripes that were checked, and those that were never written, add up to the
-    /// range. A result is clean only if they do, however the pass ended.
+    /// Returns whether the stripes that were checked, and those that were never written, add up to
+    /// the range. A result is clean only if they do, however the pass ended.
     #[must_use]
     pub fn covers_range(&self) -> bool {
         let never_written = self.skipped.get(&SkipReason::NeverWritten).copied().unwrap_or(0);
         self.stripes_checked.checked_add(never_written) == Some(self.stripes_asked)
     }
 
-    /// Whether everything that should be checked was.
+    /// Returns whether everything that should be checked was.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.unfinished().is_empty()

@@ -18,7 +18,7 @@ const WITHOUT_PACE: Duration = Duration::from_secs(1);
 /// Shortest wait for a rate that is worth a note.
 const WORTH_A_NOTE: Duration = Duration::from_secs(5);
 
-/// What a batch waits for.
+/// Reason for the wait of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Wait {
     /// The hours in which a node's drives are read.
@@ -38,10 +38,10 @@ impl Wait {
 /// The waits of one pass.
 #[derive(Debug, Default)]
 pub(super) struct PaceWaits {
-    /// When the nodes were last found to keep no pace.
+    /// Time at which the nodes were last found to keep no pace.
     without: Option<Instant>,
-    /// What was last said: it is not said again.
-    said: Option<String>,
+    /// The last note: it is not repeated.
+    last_note: Option<String>,
 }
 
 impl PaceWaits {
@@ -61,15 +61,15 @@ impl PaceWaits {
         }
         let mut paced = false;
         while let Some((node, wait)) = longest(target, &mut paced)? {
-            self.say(&node, &wait, observer);
+            self.note(&node, &wait, observer);
             stop.wait(wait.time().min(ASK_AGAIN)).map_err(|_| HostError::Interrupted)?;
         }
-        self.said = None;
+        self.last_note = None;
         self.without = (!paced).then(Instant::now);
         Ok(())
     }
 
-    fn say(&mut self, node: &str, wait: &Wait, observer: &mut dyn Observer) {
+    fn note(&mut self, node: &str, wait: &Wait, observer: &mut dyn Observer) {
         let what = match wait {
             Wait::Hours(time) => {
                 // Rounded: the next question gives a time that differs by milliseconds.
@@ -79,9 +79,9 @@ impl PaceWaits {
             Wait::Rate(time) if *time < WORTH_A_NOTE => return,
             Wait::Rate(_) => format!("waiting for the pacing rate of node {node}"),
         };
-        if self.said.as_ref() != Some(&what) {
+        if self.last_note.as_ref() != Some(&what) {
             observer.note(&what);
-            self.said = Some(what);
+            self.last_note = Some(what);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::examine::examine_closely;
 use super::run::{Extra, Pass};
 use crate::error::HostError;
 use crate::locks::Purpose;
-use pumice_raid::plan::{Kind, SkipReason};
+use pumice_raid::plan::{SkipReason, Treatment};
 use std::collections::BTreeMap;
 
 /// Most stripes that are looked at. md leaves one or two in the journal of an array that it stops.
@@ -28,7 +28,7 @@ impl Pass<'_> {
             return Ok(());
         };
         let extents = self.target.array().plan(self.saved.key.range.clone());
-        let held = extents.filter(|extent| extent.kind == Kind::Skip(SkipReason::JournalPending));
+        let held = extents.filter(|extent| extent.kind == Treatment::Skip(SkipReason::JournalPending));
         let (mut extra, mut left) = (Extra::default(), *pending);
         for stripe in held.flat_map(|extent| extent.stripes) {
             if self.stop.is_raised() {

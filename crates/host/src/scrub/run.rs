@@ -1,6 +1,6 @@
 //! One scrub of an array: the scan, then the repair of its findings.
 
-use super::begin::{Begun, begin, settle_repaired};
+use super::begin::{PassStart, begin, settle_repaired};
 use super::books::{no_repair, note_waiting, open_books};
 use super::check::Checker;
 use super::options::Options;
@@ -27,7 +27,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often progress is saved.
+/// Interval between saves of the progress.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// Fewest judged stripes of a batch for the conclusion that most of them are inconsistent.
 const UNSYNCED_BATCH: u64 = 8;
@@ -89,7 +89,7 @@ pub(super) struct Pass<'t> {
     state: Option<&'t StateFiles>,
     pub(super) standing: Standing,
     accept_degraded: bool,
-    /// Whether adopted tags are vouched for.
+    /// True if adopted tags are vouched for.
     vouch: bool,
     /// Findings at which this run of the pass stops.
     most_findings: usize,
@@ -108,7 +108,7 @@ pub(super) struct Pass<'t> {
     pub(super) began: Instant,
     seconds_before: f64,
     saved_at: Instant,
-    /// Whether the last save succeeded, or none was tried yet.
+    /// True if the last save succeeded, or none was tried yet.
     is_saving: bool,
     pace: PaceWaits,
     /// Not in `saved`: a resumed pass looks at them anew.
@@ -118,7 +118,7 @@ pub(super) struct Pass<'t> {
 /// Stripes that were checked although the plan leaves them out.
 #[derive(Debug, Default)]
 pub(super) struct Extra {
-    /// How many.
+    /// Number of stripes.
     pub(super) stripes: u64,
     /// Bytes of all present members in them.
     pub(super) bytes: u64,
@@ -136,7 +136,7 @@ impl<'t> Pass<'t> {
         if options.repair.is_some() && options.in_use && !options.dry_run {
             return Err(no_repair("a repair needs exclusive use of the devices"));
         }
-        let Begun { mut saved, schedule, resumed } = begin(target, state, options, observer)?;
+        let PassStart { mut saved, schedule, resumed } = begin(target, state, options, observer)?;
         let repairer = match (options.repair, state) {
             (None, _) => None,
             (Some(policy), _) if options.dry_run => Some(Repairer::new(target, None, policy)),
@@ -269,7 +269,7 @@ impl<'t> Pass<'t> {
         }
         let is_over = self.is_void || stopped.is_none() && self.is_saving;
         if let (true, Some(state)) = (is_over, self.state)
-            && let Err(error) = state.clear()
+            && let Err(error) = state.clear(&self.saved)
         {
             observer
                 .note(&format!("the saved progress could not be removed at the end of the pass: {error}"));
@@ -312,7 +312,7 @@ impl<'t> Pass<'t> {
 
 impl Work for Pass<'_> {
     fn batch(&mut self, stripes: Range<u64>, observer: &mut dyn Observer) -> Result<(), HostError> {
-        // Before the lock: whoever waits for it does not wait for a node's pace.
+        // Before the lock: a writer that waits for it must not wait for a node's pace.
         self.pace.wait(self.target, observer, self.stop)?;
         // From the first read to the verdicts.
         let lock = self.target.lock(stripes.clone(), Purpose::Check, self.stop)?;

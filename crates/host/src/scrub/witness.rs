@@ -1,13 +1,13 @@
 //! Reads the evidence about an array: hosts, superblocks, bitmap, logs. `docs/design/settling.md`
 //! says how it is used.
 
-use super::settling::{ArrayNow, Held, HostsSeen, Records};
+use super::settling::{ArrayNow, HeldBy, HostsSeen, Records};
 use crate::error::HostError;
 use crate::probe::DriveReader;
 use crate::target::{JournalDrive, Member, Target};
 use pumice_offload::{DriveDescription, DriveId, NodeError, SuperblockSeen};
 use pumice_raid::assembly::{AgainError, WriteRecords};
-use pumice_raid::plan::{Kind, SkipReason};
+use pumice_raid::plan::{SkipReason, Treatment};
 use pumice_raid::{Array, MemberRecord, ReadAt};
 use pumice_units::Role;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub(crate) fn hosts_now(target: &Target, zero: Instant) -> Result<HostsSeen, Hos
         for (_, member) in target.members().filter(|(_, m)| Arc::ptr_eq(&m.node, node)) {
             let size = size_of(&member.node_name, &drives, member.drive)?;
             let own = target.array().superblock_span(size).map(|span| span.start);
-            // What stands at the place of another version is a user's data, whatever it says.
+            // Bytes at the place of another version are a user's data, whatever they look like.
             let of_member = |seen: &SuperblockSeen| {
                 seen.drive == member.drive
                     && own.is_some()
@@ -107,14 +107,14 @@ pub(crate) fn evidence(target: &Target, stripes: &[u64]) -> Result<ArrayNow, Hos
     });
     // md writes superblocks one after another: counts that differ are of an update under way.
     let same_events = now.members().iter().flatten().all(|m| m.record.superblock.events == now.events());
-    // What is not clean and has no record is another clause's matter.
+    // An array that is not clean and has no record is another clause's matter.
     now.assume_settled();
     let held = |stripe: u64| match now.plan(stripe..stripe + 1).next().map(|extent| extent.kind) {
-        Some(Kind::Check) => None,
-        Some(Kind::Skip(SkipReason::JournalPending)) => Some(Held::Journal),
-        Some(Kind::Skip(SkipReason::PplPending)) => Some(Held::Ppl),
-        Some(Kind::Skip(SkipReason::Dirty)) => Some(Held::Bitmap),
-        Some(Kind::Skip(_)) | None => Some(Held::Changed),
+        Some(Treatment::Check) => None,
+        Some(Treatment::Skip(SkipReason::JournalPending)) => Some(HeldBy::Journal),
+        Some(Treatment::Skip(SkipReason::PplPending)) => Some(HeldBy::Ppl),
+        Some(Treatment::Skip(SkipReason::Dirty)) => Some(HeldBy::Bitmap),
+        Some(Treatment::Skip(_)) | None => Some(HeldBy::Changed),
     };
     Ok(ArrayNow {
         same: now.uuid() == then.uuid() && now.geometry() == then.geometry() && same_members && same_events,

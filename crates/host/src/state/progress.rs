@@ -21,7 +21,7 @@ const KIND: Envelope = Envelope { magic: *b"PUMSCRUB", version: VERSION };
 /// Most findings of a file.
 pub(crate) const MAX_SAVED_FINDINGS: usize = 200_000;
 
-/// What of an array's shape a pass relies on.
+/// Properties of an array's shape that a pass relies on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Shape {
     level: i32,
@@ -44,7 +44,7 @@ impl Shape {
     }
 }
 
-/// What a state directory says of an interrupted pass.
+/// State of an interrupted pass in a state directory.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Before {
     /// There was none.
@@ -55,7 +55,7 @@ pub(crate) enum Before {
     Unusable(String),
 }
 
-/// What a pass checks and how: a resumed pass takes it over.
+/// Choices of a pass that a resumed pass takes over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PassKey {
     pub(crate) method: Method,
@@ -65,7 +65,7 @@ pub(crate) struct PassKey {
     pub(crate) seed: Seed,
     pub(crate) range: Range<u64>,
     pub(crate) order: Order,
-    /// What of the array the pass relies on.
+    /// Shape of the array.
     pub(crate) geometry: Shape,
     /// Digest of batches and their order.
     pub(crate) plan: u32,
@@ -88,9 +88,9 @@ fn seed_of_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Seed, D::E
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SavedPass {
     pub(crate) array: String,
-    /// When the pass began, in seconds since 1970.
+    /// Start of the pass, in seconds since 1970.
     pub(crate) begun: u64,
-    /// When this was saved.
+    /// Time of this save.
     pub(crate) saved: u64,
     /// The identity of the pass, by which the repair archive knows it.
     pub(crate) pass: u64,
@@ -141,6 +141,11 @@ impl SavedPass {
             miss_bound: 0.0,
             seconds: 0.0,
         }
+    }
+
+    /// Returns whether it is one of the whole array.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.key.range == (0..self.key.geometry.stripes)
     }
 
     /// The bytes of the file.
@@ -195,8 +200,8 @@ impl SavedPass {
         fields.into_iter().find(|(_, fits)| !fits).map(|(field, _)| field)
     }
 
-    /// Whether the pass is one over this plan: `batches` in their order, made anew from the array.
-    /// The geometry and the plan's digest are known to be the same.
+    /// Checks that the pass is one over this plan: `batches` in their order, made anew from the
+    /// array. The geometry and the plan's digest are known to be the same.
     ///
     /// # Errors
     /// The first field that contradicts it.

@@ -7,7 +7,7 @@ use pumice_protect::origin::Judged;
 
 const LEN: usize = 4096;
 
-/// What a member's tags are: `size` bytes a block, made of `of`, or none.
+/// Tags of a member: `size` bytes a block, made of `of`, or none.
 #[derive(Clone, Copy)]
 struct Tagging {
     size: u32,
@@ -92,26 +92,26 @@ fn every_small_set_of_damages_is_judged_right() {
                         .collect();
                     let context = format!("{rows} rows, data {data:06b}, tags {tags:06b}, {unchecked:?}");
                     let block = block(&now, &then, &tagging);
-                    let heard = hear(&check, &block);
-                    for Heard { run, said } in &heard {
-                        match said {
-                            Said::Convicted { members, .. } => {
+                    let heard = judge_tags(&check, &block);
+                    for JudgedRun { run, verdict } in &heard {
+                        match verdict {
+                            TagVerdict::Convicted { members, .. } => {
                                 convicted += 1;
                                 for (role, bytes) in members {
                                     assert_eq!(data >> role.index() & 1, 1, "{context}: {role} is good");
                                     assert_eq!(bytes, &truth[role.index()][run.bytes()], "{context}");
                                 }
                             }
-                            Said::Tags(roles) => {
+                            TagVerdict::Tags(roles) => {
                                 let good = |role: &Role| data >> role.index() & 1 == 0;
                                 assert!(roles.iter().all(good), "{context}: {roles:?}");
                             }
-                            Said::Ambiguous(_) => {}
+                            TagVerdict::Ambiguous(_) => {}
                         }
                     }
                     let all_seen = unchecked.is_none_or(|i| data >> i & 1 == 0) && data & tags == 0;
                     if data != 0 && data.count_ones() as usize <= rows && all_seen {
-                        let sure = |h: &Heard| matches!(&h.said, Said::Convicted { members, .. } if members.len() as u32 == data.count_ones());
+                        let sure = |h: &JudgedRun| matches!(&h.verdict, TagVerdict::Convicted { members, .. } if members.len() as u32 == data.count_ones());
                         assert!(heard.iter().any(sure), "{context}: {heard:?}");
                     }
                 }
@@ -130,8 +130,9 @@ fn a_suspect_beside_lost_sectors_is_brought_back_with_them_and_nothing_else_is()
     let mut block = block(&now, &truth, &tagging);
     block.missing = vec![Missing { role: Role(3), range: 512..1024, why: Unread::Refused }];
     block.chunks[3].as_mut().unwrap()[512..1024].fill(0);
-    let heard = hear(&check, &block);
-    let [Heard { run, said: Said::Convicted { members, lost, testimony, tags } }] = &heard[..] else {
+    let heard = judge_tags(&check, &block);
+    let [JudgedRun { run, verdict: TagVerdict::Convicted { members, lost, testimony, tags } }] = &heard[..]
+    else {
         panic!("{heard:?}")
     };
     assert_eq!((run.range.clone(), tags.len()), (512..1024, 0));
@@ -142,7 +143,7 @@ fn a_suspect_beside_lost_sectors_is_brought_back_with_them_and_nothing_else_is()
     // Where the member with the lost sectors is damaged beside them, nothing is sure.
     block.missing[0].range = 512..800;
     block.chunks[3].as_mut().unwrap()[900] ^= 1;
-    assert_eq!(hear(&check, &block)[0].said, Said::Ambiguous(vec![Role(1)]));
+    assert_eq!(judge_tags(&check, &block)[0].verdict, TagVerdict::Ambiguous(vec![Role(1)]));
 }
 
 #[test]

@@ -85,7 +85,8 @@ pub(crate) fn run(
     tally
 }
 
-/// What `pumice repairs undo --all` does. Only sectors that were lost stay as the repair left them.
+/// Undoes all repairs, as `pumice repairs undo --all` does. Only sectors that were lost stay as the
+/// repair left them.
 fn undo_all(world: &World, missing: &[u16], state: &StateFiles) {
     let target = world.target(1, missing);
     let archive = state.archive();
@@ -95,7 +96,7 @@ fn undo_all(world: &World, missing: &[u16], state: &StateFiles) {
     }
 }
 
-/// What one member may have: nothing, silent damage, lost or transiently lost sectors; in the same
+/// Fault of one member: nothing, silent damage, lost or transiently lost sectors; in the same
 /// sector as the others, or in one of its own.
 fn fault(role: u16, state: usize, apart: bool) -> Option<Fault> {
     let sector = if apart { u64::from(role) } else { 1 };

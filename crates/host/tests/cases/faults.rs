@@ -1,4 +1,4 @@
-//! What can happen to a stripe.
+//! Faults of a stripe.
 
 use crate::world::{World, noise};
 use pumice_blockdev::BlockDevice;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 /// Bytes of a sector of the test devices.
 pub(crate) const SECTOR: u64 = 512;
 
-/// What is done to the bytes of one member.
+/// Change of the bytes of one member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
     /// Every byte becomes another, at random.
@@ -42,7 +42,7 @@ pub(crate) enum Fault {
     Torn { slot: u16, at: u64, len: u64, arrived: u8 },
 }
 
-/// What was planted in a stripe.
+/// Faults planted in a stripe, and their effects.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Planted {
     pub(crate) faults: Vec<Fault>,

@@ -26,7 +26,7 @@ pub(crate) struct Case<'c> {
     pub(crate) findings: Vec<&'c Finding>,
 }
 
-/// What became of cases.
+/// Counts of cases by their end.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) cases: u64,
@@ -77,8 +77,8 @@ impl Case<'_> {
         self.world.chunk().div_ceil(BLOCK)
     }
 
-    /// Whether a member is damaged on both sides of a byte that happens to be right: the damage
-    /// left it as it was by chance.
+    /// Returns whether a member is damaged on both sides of a byte that happens to be right: the
+    /// damage left it as it was by chance.
     fn is_damaged_around(&self, role: u16, at: usize) -> bool {
         let (good, bad) = (&self.good[usize::from(role)], &self.bad[usize::from(role)]);
         let differs = |range: Range<usize>| range.clone().any(|i| good[i] != bad[i]);

@@ -15,14 +15,14 @@ use pumice_raid::Array;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a node says if it serves hosts that write nothing.
+/// Answers of a node that serves hosts which write nothing.
 pub(crate) struct Served {
     pub(crate) hosts: Vec<AssociatedHost>,
     /// It saw a clean superblock at this byte of each of its first six drives.
     pub(crate) saw_clean: Option<Seen>,
 }
 
-/// Where a node saw a superblock, if it says so.
+/// Place at which a node saw a superblock, if it tells the place.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Seen {
     At(u64),

@@ -1,4 +1,4 @@
-//! What repairs replaced is kept, and can be put back.
+//! Bytes that repairs replaced are kept, and can be put back.
 
 use crate::crash::damaged;
 use crate::world::{Notes, RAID5, UUID, World, options, pass, patch};
@@ -7,7 +7,7 @@ use pumice_durable::FaultyStore;
 use pumice_host::error::HostError;
 use pumice_host::pass::StopReason;
 use pumice_host::repair::archive::{Entry, Status};
-use pumice_host::repair::{EntryId, Kind, RepairPolicy, recover, undo, written_repairs};
+use pumice_host::repair::{EntryId, IntentKind, RepairPolicy, recover, undo, written_repairs};
 use pumice_host::scrub::{Options, run};
 use pumice_host::state::StateFiles;
 use pumice_host::stop::Stop;
@@ -55,7 +55,7 @@ fn undo_restores_the_image_before_the_repair_byte_for_byte() {
     assert_eq!(outcome.findings.iter().filter(|f| f.repaired).count(), 3);
     assert_eq!(world.contents(), good);
     let kept = entry(&state, 1);
-    assert_eq!((kept.status, kept.intent_kind, kept.stripe), (Status::Written, Kind::Repair, 0));
+    assert_eq!((kept.status, kept.intent_kind, kept.stripe), (Status::Written, IntentKind::Repair, 0));
     assert_eq!((kept.witnesses.len(), kept.records.len()), (5, 1));
     assert!(kept.occasion.finding.contains("\"stripe\":0"), "{:?}", kept.occasion);
     let repairs = written_repairs(&state.archive()).unwrap();

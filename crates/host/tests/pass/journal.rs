@@ -6,7 +6,8 @@ use pumice_durable::{FaultyStore, Store};
 use pumice_host::error::HostError;
 use pumice_host::repair::archive::Status;
 use pumice_host::repair::{
-    EntryId, Found, Intent, Kind, Occasion, OldBytes, Record, Recovery, RepairPolicy, drop_waiting, recover,
+    EntryId, Found, Intent, IntentKind, Occasion, OldBytes, Record, Recovery, RepairPolicy, drop_waiting,
+    recover,
 };
 use pumice_host::scrub::{Options, run};
 use pumice_host::state::StateFiles;
@@ -34,7 +35,7 @@ fn interrupted(world: &World, state: &StateFiles, events: i64) -> (Vec<u8>, Vec<
         tags_stay: false,
     };
     let intent = Intent {
-        kind: Kind::Repair,
+        kind: IntentKind::Repair,
         array: UUID,
         events: target.array().events().checked_add_signed(events).unwrap(),
         stripe: 1,
@@ -219,7 +220,7 @@ fn a_lost_sector_is_rebuilt_after_the_crash() {
     let record =
         Record { role: Role(1), member: Uuid([2; 16]), device_offset: place, old, new, tags_stay: false };
     let events = target.array().events();
-    let intent = Intent { kind: Kind::Repair, array: UUID, events, stripe: 1, records: vec![record] };
+    let intent = Intent { kind: IntentKind::Repair, array: UUID, events, stripe: 1, records: vec![record] };
     let kept = state.archive().keep(&target, intent, &Occasion::default(), &mut Ledger::default()).unwrap();
     let Found::Settled(journal) = state.journal().unwrap() else { panic!("one waits already") };
     drop(journal.begin(&kept).unwrap());

@@ -1,4 +1,4 @@
-//! Where a pass stops by itself, and how far the one that goes on gets.
+//! Limits at which a pass stops by itself, and the reach of the pass that goes on.
 
 use crate::progress::raised;
 use crate::world::{Notes, RAID6, UUID, World, options};

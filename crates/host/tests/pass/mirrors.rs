@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 const CHUNK: u64 = 8192;
 const DATA: u64 = 1 << 20;
-/// Where a bitmap lies.
+/// Place of a bitmap.
 const BITMAP: u64 = 8192;
 const BLOCK: u64 = 4096;
 const UUID: Uuid = Uuid([9; 16]);
@@ -158,7 +158,7 @@ impl Mirror {
         (role, DATA + place + at)
     }
 
-    /// What every copy of each block of 4096 bytes of the array holds, by address.
+    /// Contents of all copies of each block of 4096 bytes of the array, by address.
     fn blocks(&self) -> BTreeMap<u64, Vec<(u64, Vec<u8>)>> {
         let contents = self.contents();
         let mut out: BTreeMap<u64, Vec<(u64, Vec<u8>)>> = BTreeMap::new();
@@ -179,7 +179,7 @@ impl Mirror {
         out
     }
 
-    /// What must be said of each block whose copies are not all the same: the verdict, the member
+    /// Expected finding for each block whose copies are not all the same: the verdict, the member
     /// that it names, and the first and last byte that differ, as addresses of the array.
     fn expected(&self) -> BTreeMap<u64, (Verdict, Option<u16>, u64, u64)> {
         let mut out = BTreeMap::new();

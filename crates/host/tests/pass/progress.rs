@@ -76,6 +76,40 @@ fn a_resumed_pass_ends_as_an_uninterrupted_one_does() {
 }
 
 #[test]
+fn a_look_at_a_few_stripes_leaves_the_progress_of_a_complete_pass_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = StateFiles::open(folder.path(), UUID).unwrap();
+    let world = World::new(RAID6, 8);
+    let target = world.target(3, &[]);
+    let stopped = |options: &Options, after| {
+        let flag = Stop::new();
+        let mut stopper = Stopper { after, flag: &flag };
+        run(&target, Some(&state), options, &mut stopper, &flag).unwrap()
+    };
+    let base = Options { batch: Some(3), ..options(4) };
+    let first = stopped(&base, 9);
+    assert!((1..20).contains(&first.stripes_checked));
+    // One that ends, and one that is stopped itself.
+    let part = Options { range: Some(5..9), batch: Some(1), ..options(5) };
+    assert_eq!(pass(&target, Some(&state), &part).stripes_checked, 4);
+    let stopped_part = stopped(&part, 2);
+    assert!((1..4).contains(&stopped_part.stripes_checked));
+    let mut notes = Notes(Vec::new());
+    let rest = Options { resume: true, batch: None, order: None, method: None, ..options(6) };
+    let whole = run(&target, Some(&state), &rest, &mut notes, &Stop::new());
+    let after = format!("after {} of 20 stripes", first.stripes_checked);
+    assert!(notes.0.iter().any(|note| note.contains(&after)), "{:?}", notes.0);
+    assert_eq!(whole.unwrap().stripes_checked, 20);
+    // The part is there still.
+    let mut notes = Notes(Vec::new());
+    let rest = Options { range: Some(5..9), ..rest };
+    assert_eq!(run(&target, Some(&state), &rest, &mut notes, &Stop::new()).unwrap().stripes_checked, 4);
+    let after = format!("after {} of 4 stripes", stopped_part.stripes_checked);
+    assert!(notes.0.iter().any(|note| note.contains(&after)), "{:?}", notes.0);
+    assert!(!folder.path().join(format!("{UUID}.range")).exists());
+}
+
+#[test]
 fn options_that_differ_from_the_interrupted_pass_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let state = StateFiles::open(folder.path(), UUID).unwrap();
@@ -93,9 +127,11 @@ fn options_that_differ_from_the_interrupted_pass_are_refused_by_name() {
     };
     assert_eq!(refused(&|o| o.batch = Some(9)), "--batch");
     assert_eq!(refused(&|o| o.method = Some(Method::Host)), "--method");
-    assert_eq!(refused(&|o| o.range = Some(0..4)), "--range");
     assert_eq!(refused(&|o| o.accumulators = Some(2)), "--accumulators");
     assert_eq!(refused(&|o| o.order = Some(Order::Staggered)), "--order");
+    let part = Options { range: Some(0..3), ..options(1) };
+    run(&target, Some(&state), &part, &mut Notes(Vec::new()), &flag).unwrap();
+    assert_eq!(refused(&|o| o.range = Some(0..4)), "--range");
 }
 
 #[test]
@@ -337,7 +373,7 @@ fn nothing_is_clean_unless_the_whole_range_was_checked() {
     }
 }
 
-/// What was found before the interruption is repaired by the pass that goes on.
+/// Findings from before the interruption are repaired by the pass that goes on.
 #[test]
 fn a_resumed_repair_repairs_what_was_found_before() {
     let world = World::new(RAID6, 8);

@@ -1,4 +1,4 @@
-//! What a repair must never do: `docs/design/repair.md`, rule by rule.
+//! Acts that a repair must never do: `docs/design/repair.md`, rule by rule.
 
 use crate::world::{Kind, RAID5, RAID6, UUID, World, noise, options, pass};
 use pumice_host::finding::{Doubt, Finding, Strength, Verdict};
@@ -246,7 +246,8 @@ fn noise_on_one_member_is_strong_and_is_repaired() {
     }
 }
 
-/// What the report says of a verdict that is not strong, and that nothing was written.
+/// Asserts that a verdict that is not strong is reported with its doubt, and that nothing was
+/// written.
 fn left(world: &World, before: &[Vec<u8>], doubt: Doubt) -> Outcome {
     let outcome = repair(world);
     assert!(world.contents() == before, "nothing is written: {:?}", brief(&outcome));

@@ -431,7 +431,7 @@ fn a_lost_sector_that_comes_back_with_a_damaged_block_is_reported_repaired() {
     }
 }
 
-/// What no equation confirms, and a tag speaks against, is no source for anything.
+/// Bytes that no equation confirms, and that a tag speaks against, are no source for anything.
 #[test]
 fn nothing_is_computed_from_blocks_that_differ_from_their_tags() {
     for (kind, damaged, lost) in [(RAID5, &[2][..], &[4][..]), (RAID6, &[2], &[4, 5])] {

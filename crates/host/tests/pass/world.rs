@@ -21,7 +21,7 @@ use pumice_raid::{Array, FormatSpec, Metadata, Uuid, assemble, probe};
 use pumice_units::{Role, StripeIndex};
 use std::sync::Arc;
 
-/// What an array is made of.
+/// Shape of an array.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kind {
     pub(crate) level: Level,
@@ -54,7 +54,7 @@ pub(crate) struct World {
     journal: Option<Arc<FaultyDevice>>,
 }
 
-/// Where a superblock lies.
+/// Place of a superblock.
 pub(crate) const SUPERBLOCK: u64 = 4096;
 /// Sectors of a journal's ring.
 const RING: u64 = 512;

@@ -74,7 +74,7 @@ fn bent(random: &mut Random, cid: u16) -> (Sqe, Vec<u8>) {
     (sqe, data)
 }
 
-/// Whether a command names blocks, and blocks that are not there: it must fail.
+/// Returns whether a command names blocks, and blocks that are not there: it must fail.
 fn must_fail(sqe: &Sqe) -> bool {
     let of_blocks = [
         opcode::WRITE,

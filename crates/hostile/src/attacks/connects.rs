@@ -1,4 +1,4 @@
-//! What comes before commands, and at their bounds: digests, queue sizes, Connect.
+//! Connections before commands, and at their bounds: digests, queue sizes, Connect.
 
 use super::{Attack, Attacker};
 use crate::node::GOOD;

@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::net::TcpStream;
 
 struct Cuts {
-    /// Where the next admin session is cut, and the next I/O session.
+    /// Places of the next cuts: of the next admin session, and of the next I/O session.
     at: [usize; 2],
 }
 

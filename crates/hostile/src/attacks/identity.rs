@@ -1,4 +1,4 @@
-//! What is another host's: its controller, its memory, its name, and the name of a node.
+//! Property of another host: its controller, its memory, its name, and the name of a node.
 
 use super::{Attack, Attacker};
 use crate::wire::{Session, Who, blocks, vendor};

@@ -1,4 +1,5 @@
-//! What keeps others out: all the places there are, the hold, a pace that lets nothing through.
+//! Means of keeping others out: all the places there are, the hold, a pace that lets nothing
+//! through.
 
 use super::newcomer::Newcomer;
 use super::{Attack, Attacker};

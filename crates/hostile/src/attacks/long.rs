@@ -91,7 +91,7 @@ pub(super) fn begin_parity(attacker: &mut Attacker) -> io::Result<Box<dyn Attack
     Ok(Box::new(Long { _admin: admin, _queue: queue, began, newcomer }))
 }
 
-/// What makes long work of a whole drive, but for the part that is verified.
+/// A command that makes long work of a whole drive, except for the part that is verified.
 fn media(random: &mut Random, cid: u16) -> (Sqe, Vec<u8>) {
     let (first, count) = (GOOD / 512, ((DRIVE - GOOD) / 512) as u32);
     let nsid = 1 + random.below(2) as u32;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a check that it asks for.
 const CHECKED: u64 = 4 << 20;
-/// How long it stays away.
+/// Time for which it stays away.
 const PAUSE: Duration = Duration::from_millis(400);
 
 /// Comes again and again.

@@ -56,8 +56,8 @@ fn bent(attacker: &mut Attacker) -> Vec<u8> {
     pdu
 }
 
-/// Whether the first eight bytes of a PDU are there, and are those of none that a host sends: then
-/// the connection must end, whatever its state.
+/// Returns whether the first eight bytes of a PDU are there, and are those of none that a host
+/// sends: then the connection must end, whatever its state.
 fn must_end(pdu: &[u8]) -> bool {
     let known = [Kind::IcReq, Kind::H2cTermReq, Kind::CapsuleCmd, Kind::H2cData];
     let is_known = |kind: &Kind| *kind as u8 == pdu[0] && kind.header_len() == usize::from(pdu[2]);

@@ -17,7 +17,8 @@ const QUEUES: u16 = 16;
 const BYTES: u32 = 1 << 20;
 /// Bytes of one PDU of data, the most that the node takes.
 const PART: u32 = 128 << 10;
-/// When the node has closed the connections for what they do: the attacker begins anew.
+/// Time after which the node has closed the connections for their behaviour; the attacker begins
+/// anew.
 const CLOSED: Duration = Duration::from_secs(35);
 
 /// Nothing is read, and nothing more is sent.

@@ -47,7 +47,7 @@ pub(super) fn run(options: &Options, folder: &Path) -> Result<Row, Failed> {
     Ok(row("descriptors", outcome, node, breaches, options))
 }
 
-/// Whether the node has closed a connection by now.
+/// Returns whether the node has closed a connection by now.
 fn is_closed(stream: &TcpStream) -> bool {
     let _ = stream.set_nonblocking(true);
     !matches!(stream.peek(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)

@@ -25,7 +25,7 @@ fn wrapper(folder: &Path) -> Option<Vec<String>> {
     may.is_ok_and(|done| done.status.success()).then_some(words)
 }
 
-/// What the node sees of a folder, from here.
+/// Path by which this process reaches a folder that the node sees.
 fn seen_by(node: &Node, folder: &Path) -> PathBuf {
     let inside = folder.strip_prefix("/").unwrap_or(folder);
     PathBuf::from(format!("/proc/{}/root", node.process())).join(inside)
@@ -123,7 +123,7 @@ pub(super) fn run(options: &Options, folder: &Path) -> Result<Row, Failed> {
     Ok(row("full", outcome, node, breaches, options))
 }
 
-/// What is left of the trial without a file system: clients that verify.
+/// Row of the trial without a file system: clients that verify.
 fn skipped(options: &Options, folder: &Path, why: &str) -> Result<Row, Failed> {
     let node = Node::start(&options.binary, folder, "full-skipped", options.cores)?;
     let outcome = Good::start(&node.target, PERIOD)?.stop();

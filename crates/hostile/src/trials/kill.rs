@@ -24,7 +24,7 @@ const KILLS: u32 = 4;
 /// Commands that must have been acknowledged before the next kill.
 const COMMANDS: u64 = 200;
 
-/// What a piece holds.
+/// Content of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
     Zeros,
@@ -41,7 +41,7 @@ impl Content {
         }
     }
 
-    /// Whether a read brought all of it.
+    /// Returns whether a read brought all of it.
     fn is(self, status: Status, read: &[u8]) -> bool {
         match self.bytes() {
             None => Status(status.code()) == Status::READ_ERROR,
@@ -50,8 +50,8 @@ impl Content {
     }
 }
 
-/// Whether what was read of a piece can be, if it may hold each of these, block by block: a command
-/// without an answer was carried out, or not, or for some blocks.
+/// Returns whether what was read of a piece can be, if it may hold each of these, block by block: a
+/// command without an answer was carried out, or not, or for some blocks.
 fn is_right(may: &[Content], status: Status, read: &[u8]) -> bool {
     if !status.is_success() {
         return may.iter().any(|content| content.is(status, read));
@@ -61,11 +61,12 @@ fn is_right(may: &[Content], status: Status, read: &[u8]) -> bool {
     read.chunks(512).enumerate().all(known)
 }
 
-/// What a host knows of its pieces.
+/// A host's knowledge of its pieces.
 struct Ledger {
     number: u8,
     random: Random,
-    /// What each piece may hold: the last that was acknowledged, and what had no answer since.
+    /// Contents that each piece may have: the last that was acknowledged, and those without an
+    /// answer since.
     pieces: Vec<Vec<Content>>,
     writes: u64,
     outcome: Outcome,

@@ -22,7 +22,7 @@ const PIECES: u32 = 32;
 /// The first piece of the half that is lost.
 const UPPER: u32 = ((DRIVE / 2 - GOOD) / 4096) as u32;
 
-/// What becomes of the file.
+/// Fate of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Loss {
     Truncated,
@@ -33,7 +33,7 @@ enum Loss {
 struct Load {
     number: u32,
     loss: Loss,
-    /// How often each piece of the lower half was written; a write without success may have been
+    /// Number of writes of each piece of the lower half. A write without success may have been
     /// carried out or not, so the piece is left alone then.
     versions: Vec<Option<u64>>,
     outcome: Outcome,
@@ -123,8 +123,8 @@ fn refuses_writes(node: &Node) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Whether a node ended because the lost file could not be made durable, and for nothing else: exit
-/// code 3 is also that of a core that panics, and of threads that do not come back.
+/// Returns whether a node ended because the lost file could not be made durable, and for nothing
+/// else: exit code 3 is also that of a core that panics, and of threads that do not come back.
 fn is_of_the_loss(ended: &str) -> bool {
     let said = ended.strip_prefix("exit status: 3: ");
     let last = said.and_then(|said| said.rsplit("; ").next()).unwrap_or_default();

@@ -23,7 +23,7 @@ const QUEUES: u16 = 4;
 /// Time for what is late to come.
 const LATE: Duration = Duration::from_millis(300);
 
-/// How the association is cut off.
+/// Ways of cutting the association off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cut {
     Reset,
@@ -152,8 +152,8 @@ impl Trial<'_> {
         }
     }
 
-    /// What an I/O queue of an association has sent is sent again when that has ended: with its
-    /// beginning, or without, or in the middle of another connection.
+    /// Sends the bytes of an I/O queue again after its association has ended: with their beginning,
+    /// or without, or in the middle of another connection.
     fn again(&mut self) -> io::Result<()> {
         let digests = Digests::default();
         let (admin, cntlid) = Session::associate(self.target(), &self.who)?;

@@ -26,7 +26,7 @@ const LONG: usize = 128 << 10;
 const FLUSH_EVERY: u64 = 32;
 /// The first seed of contents that fill drives.
 const FILL: u64 = 100;
-/// How often a full drive is overwritten at random before anything is measured.
+/// Number of random overwrites of the full drive before anything is measured.
 const OVERWRITES: u64 = 3;
 
 /// Measures a flash drive in a file beside a plain file in the same folder, in alternating pairs.
@@ -205,13 +205,13 @@ pub(crate) fn run(args: &FlashArgs) -> Result<ExitCode, Failure> {
 }
 
 impl FlashArgs {
-    /// Whether the scheme looks every write up, and so takes its fingerprint first.
+    /// Returns whether the scheme looks every write up, and so takes its fingerprint first.
     fn looks_up(&self) -> bool {
         self.dedup == Scheme::Inline
     }
 }
 
-/// What is measured. The files go last.
+/// Drives under measurement. The files go last.
 struct Drives {
     plain: Box<dyn BlockDevice>,
     flash: FlashDrive,

@@ -21,7 +21,8 @@ unsafe extern "C" {
 /// Bytes of a table for one coefficient.
 const TABLE: usize = 32;
 
-/// Whether P and Q agree with the data: sources, then P, then Q, each on a border of 32 bytes.
+/// Returns whether P and Q agree with the data: sources, then P, then Q, each on a border of 32
+/// bytes.
 pub(super) fn check_pq(sources: &[&[u8]]) -> bool {
     let mut array: Vec<*mut c_void> = sources.iter().map(|s| s.as_ptr().cast_mut().cast()).collect();
     let len = sources[0].len() as c_int;

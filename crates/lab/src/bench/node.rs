@@ -77,7 +77,7 @@ struct Case {
     latency_us: Latency,
 }
 
-/// What is measured: name, whether it writes, whether places are random, bytes, depth.
+/// Cases to measure: name, whether it writes, whether places are random, bytes, depth.
 const CASES: [(&str, bool, bool, u32, u16); 10] = [
     ("random read", false, true, 4096, 1),
     ("random read", false, true, 4096, 32),
@@ -114,7 +114,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the arguments ask to be measured.
+/// Cases that the arguments ask for.
 fn shapes(args: &NodeArgs) -> impl Iterator<Item = (&'static str, Shape)> {
     let asked = move |writes: bool| if writes { args.write } else { !args.fua };
     CASES.into_iter().filter(move |case| asked(case.1)).map(move |(io, writes, random, bytes, depth)| {

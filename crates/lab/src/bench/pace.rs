@@ -46,10 +46,10 @@ pub(crate) struct PaceArgs {
     /// Mean pause between a client's requests
     #[arg(long, default_value = "2ms", value_parser = parse_duration)]
     think: u64,
-    /// How long clients of the bursty load work
+    /// Time for which clients of the bursty load work
     #[arg(long, default_value = "2s", value_parser = parse_duration)]
     on: u64,
-    /// How long they rest
+    /// Time for which they rest
     #[arg(long, default_value = "4s", value_parser = parse_duration)]
     off: u64,
     /// Seconds of each measurement; there are about twenty of each load
@@ -99,7 +99,7 @@ struct LoadCase {
 
 #[derive(Debug, Clone, Serialize)]
 struct Measured {
-    /// What was asked for, for a fixed rate: bytes a second from each drive.
+    /// The fixed rate asked for, in bytes a second from each drive; `None` without one.
     rate: Option<u64>,
     bytes_per_s: f64,
     mean_slowdown_ms: f64,
@@ -111,7 +111,7 @@ struct Measured {
 /// A chunk, md's default, and a batch of the commands that read.
 const CHUNK: u32 = 512 << 10;
 const BATCH: u64 = 256;
-/// How often the scrub's progress is written down.
+/// Interval at which the scrub's progress is written down.
 const SAMPLE: Duration = Duration::from_millis(100);
 /// Fixed rates that are tried, at most; the lowest, in bytes a second from each drive; and two that
 /// are near enough to each other.
@@ -119,7 +119,7 @@ const RATES: u32 = 10;
 const LEAST_RATE: f64 = 1e6;
 const CLOSE: f64 = 1.1;
 
-/// When the clients work: nanoseconds on, and off (0 for always).
+/// Times of the clients' work: nanoseconds on, and off (0 for always).
 #[derive(Debug, Clone, Copy)]
 struct Turns {
     on: u64,

@@ -69,7 +69,7 @@ struct Case {
     /// To a plain read one stream after another, whatever the kernel's order: the most that the
     /// memory gives.
     ratio_to_sequential_read: f64,
-    /// How many times as fast our best kernel for the same work is, in the same rounds; of foreign
+    /// Factor by which our best kernel for the same work is faster, in the same rounds; of foreign
     /// libraries only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pumice_is_faster_by: Option<f64>,

@@ -39,7 +39,7 @@ pub(crate) struct ScrubArgs {
     /// Number of data nodes over which the members are spread
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     nodes: u16,
-    /// How stripes are checked: host, stripe, aggregate or fingerprint
+    /// Method of checking stripes: host, stripe, aggregate or fingerprint
     #[arg(long, default_value = "stripe")]
     method: Method,
     /// Print one JSON document

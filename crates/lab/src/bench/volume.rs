@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 /// The member that is lost.
 const LOST: Role = Role(0);
 const BLOCK: u64 = 4096;
-/// How long a change of members may take.
+/// Longest time for a change of members.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Measures a volume over drives in memory: full stripes, single blocks at depth 1 and 32, reads
@@ -54,11 +54,11 @@ pub(crate) struct VolumeArgs {
     /// Node processes that have the drives; 0: the drives are in this process
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(0..=16))]
     nodes: u16,
-    /// Where parity is computed: on: by the nodes, if that moves fewer bytes over this machine's
-    /// links; off: by this machine; auto: where it is faster, by measurement
+    /// Place of the parity computation: on: by the nodes, if that moves fewer bytes over this
+    /// machine's links; off: by this machine; auto: where it is faster, by measurement
     #[arg(long, value_enum, default_value = "on")]
     offload: Switch,
-    /// How rows are protected against a crash
+    /// Protection of rows against a crash
     #[arg(long, value_enum, default_value = "log")]
     consistency: Mode,
     /// Seconds of each measurement
@@ -122,7 +122,7 @@ struct Case {
     /// Of all rounds; null for a rebuild and the initialisation.
     latency_us: Option<Latency>,
     /// Bytes for each byte of the user, or for each byte rebuilt.
-    per_byte: Moved,
+    per_byte: Traffic,
     near_writes: u64,
     far_writes: u64,
 }
@@ -136,7 +136,7 @@ struct Latency {
 
 /// Bytes for each byte of the user.
 #[derive(Debug, Default, Serialize)]
-struct Moved {
+struct Traffic {
     /// Read from members by this host.
     host_read: f64,
     /// Written to members by this host: data, parity, log, superblocks.
@@ -239,8 +239,8 @@ impl World {
         Ok(Counts { status, sockets })
     }
 
-    /// What moved since `before`, for each of `bytes`.
-    fn moved(&self, before: &Counts, bytes: u64) -> Result<(Moved, u64, u64), Failure> {
+    /// Bytes moved since `before`, for each of `bytes`.
+    fn traffic_since(&self, before: &Counts, bytes: u64) -> Result<(Traffic, u64, u64), Failure> {
         let after = self.counts()?;
         let (now, then) = (&after.status, &before.status);
         let each = |now: u64, then: u64| (now - then) as f64 / bytes.max(1) as f64;
@@ -248,7 +248,7 @@ impl World {
         let (sent, received) =
             (each(now.link_sent, then.link_sent), each(now.link_received, then.link_received));
         let all = each(after.sockets, before.sockets);
-        let moved = Moved {
+        let moved = Traffic {
             host_read: each(now.member_read, then.member_read),
             host_written: each(now.member_written, then.member_written),
             host_sent: far(sent),
@@ -350,7 +350,7 @@ fn measure(args: &VolumeArgs, world: &World, shape: &Shape<'_>) -> Result<Case, 
         took.append(&mut times);
     }
     let bytes = took.len() as u64 * shape.bytes;
-    let (per_byte, near_writes, far_writes) = world.moved(&before, bytes)?;
+    let (per_byte, near_writes, far_writes) = world.traffic_since(&before, bytes)?;
     world.device.flush()?;
     took.sort_unstable();
     let at = |part: f64| {
@@ -378,11 +378,11 @@ fn rebuild(world: &World, chunk: u64) -> Result<Case, Failure> {
     wait(&world.volume, |status| status.missing.is_empty())?;
     let seconds = began.elapsed().as_secs_f64();
     let chunks = world.volume.facts().geometry.stripes();
-    let (per_byte, near_writes, far_writes) = world.moved(&before, chunks * chunk)?;
+    let (per_byte, near_writes, far_writes) = world.traffic_since(&before, chunks * chunk)?;
     Ok(Case { per_byte, near_writes, far_writes, ..whole("rebuild", chunk, chunks, seconds) })
 }
 
-/// What is done to a whole drive.
+/// A case of work on a whole drive.
 fn whole(work: &'static str, chunk: u64, chunks: u64, seconds: f64) -> Case {
     Case {
         work,
@@ -391,7 +391,7 @@ fn whole(work: &'static str, chunk: u64, chunks: u64, seconds: f64) -> Case {
         per_second: chunks as f64 / seconds,
         gb_per_s: (chunks * chunk) as f64 / seconds / 1e9,
         latency_us: None,
-        per_byte: Moved::default(),
+        per_byte: Traffic::default(),
         near_writes: 0,
         far_writes: 0,
     }

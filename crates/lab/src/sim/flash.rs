@@ -45,7 +45,8 @@ pub(crate) struct FlashArgs {
     /// Deduplicate in every N-th idle time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     gap_every: u32,
-    /// How garbage collection picks a block: greedy, greedy-random, fifo, cost-benefit, d-choices:N
+    /// Rule by which garbage collection picks a block: greedy, greedy-random, fifo, cost-benefit,
+    /// d-choices:N
     #[arg(long, default_value = "greedy")]
     victim: VictimPolicy,
     /// Logical pages of the drive; without it, the highest page of the trace plus 1
@@ -61,10 +62,11 @@ pub(crate) struct FlashArgs {
     /// Free blocks that are kept beside those that garbage collection needs
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     reserve: u32,
-    /// Whether pages of open blocks are examined in idle time, or wait until their block is closed
+    /// Treatment of pages of open blocks in idle time: examined, or left until their block is
+    /// closed
     #[arg(long, value_enum, default_value_t = OpenBlocks::Examine)]
     open_blocks: OpenBlocks,
-    /// Who moves pages: the translation layer of the study, or a model of a drive that takes
+    /// Layer that moves pages: the translation layer of the study, or a model of a drive that takes
     /// streams as placement handles
     #[arg(long, value_enum, default_value_t = PlacementArg::Own)]
     placement: PlacementArg,
@@ -88,7 +90,7 @@ enum OpenBlocks {
     Wait,
 }
 
-/// Who moves pages.
+/// The layer that moves pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum PlacementArg {
     /// The translation layer.
@@ -97,7 +99,7 @@ enum PlacementArg {
     Fdp,
 }
 
-/// What a drive mixes when it moves pages.
+/// Pages that a drive mixes when it moves them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Isolation {
     /// Pages of all handles.
@@ -118,7 +120,7 @@ fn parse_share(text: &str) -> Result<f64, String> {
     if (0.0..=4.0).contains(&share) { Ok(share) } else { Err(wrong()) }
 }
 
-/// How long this machine takes to hash a page.
+/// Time that this machine takes to hash a page.
 fn measured() -> HashTimes {
     let page = vec![0x5a_u8; 4_096];
     let time = |hash: &dyn Fn() -> u64| {
@@ -242,7 +244,7 @@ fn every(number: u32) -> String {
     if number == 1 { "every idle time".to_owned() } else { format!("every {number}{ending} idle time") }
 }
 
-/// What the figures of a study depend on.
+/// Text of the settings on which the figures of a study depend.
 fn depends_on(s: &Settings) -> String {
     let plural = |count: u32, what: &str| {
         format!("{} {what}{}", grouped(count.into()), if count == 1 { "" } else { "s" })

@@ -28,7 +28,7 @@ pub(super) struct TraceArgs {
     pub(super) drive: Option<Drive>,
 }
 
-/// How a study is shown.
+/// Form in which a study is shown.
 #[derive(Debug, Args)]
 pub(super) struct ShowArgs {
     /// Print one JSON document

@@ -1,4 +1,4 @@
-//! What goes to standard output: with `--json` JSON alone, and exit 2 where it cannot be written.
+//! Standard output: with `--json` JSON alone, and exit 2 if it cannot be written.
 
 use crate::nodes::Node;
 use crate::program::pumice;

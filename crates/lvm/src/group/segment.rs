@@ -26,7 +26,7 @@ pub struct Segment {
     pub kind: String,
     /// The suffixes of the type: what stands behind each `+`.
     pub suffixes: Vec<String>,
-    /// Where the bytes are.
+    /// Places of the bytes.
     pub mapping: Mapping,
 }
 
@@ -81,7 +81,7 @@ pub struct Integrity {
     pub tags: Option<usize>,
     /// Sectors of data.
     pub data_sectors: u64,
-    /// Whether blocks go through a journal (mode `J`) rather than a bitmap (mode `B`).
+    /// True if blocks go through a journal (mode `J`) rather than a bitmap (mode `B`).
     pub journal: bool,
     /// Bytes of a tag.
     pub tag_bytes: u64,

@@ -63,7 +63,7 @@ pub enum Refusal {
     Pieces {
         /// The part.
         volume: String,
-        /// Why.
+        /// The reason.
         why: PiecesError,
     },
     /// An rmeta of zeros, or of an image that was never part of the array.
@@ -94,7 +94,7 @@ pub enum Refusal {
         field: &'static str,
         /// Its value.
         found: String,
-        /// What the text gives.
+        /// The value in the text.
         text: String,
     },
     /// Superblocks that contradict each other.

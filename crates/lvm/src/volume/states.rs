@@ -6,23 +6,23 @@ use pumice_raid::bitmap::{Bitmap, HEADER_BYTES, Header};
 use pumice_raid::invalid::Invalid;
 use pumice_units::{SECTOR, Sectors};
 
-use super::{Absence, Image, Located, Refusal, Regions, State};
+use super::{Absence, Image, ImageState, Located, Refusal, Regions};
 use crate::dm_raid::{BITMAP_START, BYTES, Superblock};
 use crate::group::Raid;
 use crate::pieces::Mapped;
 
-/// What the text says of each image.
+/// Description of each image by the text.
 pub(super) struct Shape<'g> {
     pub(super) raid: &'g Raid,
     /// Data of an image.
     pub(super) image_sectors: Sectors,
     /// All of an image.
     pub(super) room_sectors: u64,
-    /// What the bitmap covers.
+    /// Sectors that the bitmap covers.
     pub(super) covered: Sectors,
 }
 
-/// What the images in use agree on.
+/// Values on which the images in use agree.
 pub(super) struct Common {
     pub(super) data_offset: Sectors,
     pub(super) resync: Option<Sectors>,
@@ -38,12 +38,12 @@ pub(super) fn join(
     let mut found: Vec<(usize, Result<Superblock, Invalid>)> = Vec::new();
     let mut blank = None;
     for (role, image) in images.iter_mut().enumerate() {
-        if matches!(image.state, State::Absent(_)) {
+        if matches!(image.state, ImageState::Absent(_)) {
             continue;
         }
         let mut bytes = [0; BYTES];
         if let Err(error) = Mapped::new(&image.meta.pieces, located.devices).read_exact_at(0, &mut bytes) {
-            image.state = State::Absent(Absence::Unreadable(error.to_string()));
+            image.state = ImageState::Absent(Absence::Unreadable(error.to_string()));
             continue;
         }
         match Superblock::parse(&bytes) {
@@ -54,7 +54,7 @@ pub(super) fn join(
                 if ![meta, data].iter().any(|part| located.group.logical[*part].is("REBUILD")) {
                     blank.get_or_insert(role as u16);
                 }
-                image.state = State::Absent(Absence::NotBegun);
+                image.state = ImageState::Absent(Absence::NotBegun);
             }
         }
     }
@@ -62,7 +62,7 @@ pub(super) fn join(
     let mut used: Vec<(u16, Superblock)> = Vec::new();
     for (role, superblock) in found {
         if failed >> role & 1 == 1 {
-            images[role].state = State::Absent(Absence::Failed);
+            images[role].state = ImageState::Absent(Absence::Failed);
             continue;
         }
         let role = role as u16;
@@ -71,7 +71,7 @@ pub(super) fn join(
     for (role, superblock) in &used {
         agrees_with_text(shape, *role, superblock)?;
     }
-    // What the others say may tell more: the volume was to get this image, and did not.
+    // The other superblocks may tell more: the volume was to get this image, and did not.
     if let Some(role) = blank {
         return Err(Refusal::NoSuperblock(role));
     }
@@ -81,7 +81,7 @@ pub(super) fn join(
     }
     for (role, superblock) in &used {
         let image = &mut images[usize::from(*role)];
-        image.state = superblock.recovery.map_or(State::InSync, State::Recovering);
+        image.state = superblock.recovery.map_or(ImageState::InSync, ImageState::Recovering);
         let meta = Mapped::new(&image.meta.pieces, located.devices);
         image.regions = Some(match bitmap(&meta, shape, superblock.events) {
             Ok(bitmap) => Regions::Known(bitmap),
@@ -101,7 +101,7 @@ fn failed(found: &[(usize, Result<Superblock, Invalid>)]) -> Result<u64, Refusal
     Ok(newest.failed)
 }
 
-/// What a superblock says, against the text.
+/// Compares a superblock with the text.
 fn agrees_with_text(shape: &Shape<'_>, role: u16, superblock: &Superblock) -> Result<(), Refusal> {
     if let Some(field) = &superblock.reshape {
         return Err(Refusal::Reshape { role, field: field.clone() });
@@ -140,7 +140,7 @@ fn agrees_with_text(shape: &Shape<'_>, role: u16, superblock: &Superblock) -> Re
     Ok(())
 }
 
-/// What two superblocks of images in use say.
+/// Compares the superblocks of two images in use.
 fn agree(first: (u16, &Superblock), other: (u16, &Superblock)) -> Result<(), Refusal> {
     let roles = (first.0, other.0);
     let (first, other) = (first.1, other.1);

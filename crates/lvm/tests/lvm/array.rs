@@ -1,7 +1,7 @@
 //! The content and the consistency of a RAID volume, by its arrangement.
 
 use pumice_lvm::pieces::Mapped;
-use pumice_lvm::volume::State;
+use pumice_lvm::volume::ImageState;
 use pumice_lvm::{Assembled, Device, RaidVolume};
 use pumice_parity::array_layout::{ArrayLayout, StripeClass};
 use pumice_parity::gf;
@@ -30,15 +30,15 @@ impl Array {
             let mut bytes = vec![0; whole as usize];
             let mapped = Mapped::new(&image.data.pieces, &devices);
             let read = mapped.read_exact_at(volume.data_offset.get() * 512, &mut bytes);
-            (!matches!(image.state, State::Absent(_))).then(|| {
+            (!matches!(image.state, ImageState::Absent(_))).then(|| {
                 read.unwrap();
                 bytes
             })
         };
         let good = |image: &pumice_lvm::volume::Image| match image.state {
-            State::InSync => whole,
-            State::Recovering(sectors) => sectors.get() * 512,
-            State::Absent(_) => 0,
+            ImageState::InSync => whole,
+            ImageState::Recovering(sectors) => sectors.get() * 512,
+            ImageState::Absent(_) => 0,
         };
         Self {
             layout: volume.arrangement.array_layout(),

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use pumice_lvm::group::Group;
-use pumice_lvm::volume::State;
+use pumice_lvm::volume::ImageState;
 use pumice_lvm::{RaidVolume, Survey, text};
 use pumice_raid::ReadAt;
 
@@ -35,11 +35,12 @@ fn arrays(survey: &Survey) -> BTreeMap<(String, String), RaidVolume> {
         .collect()
 }
 
-/// Whether `found` is the array `good`, of which less may be good. A superblock has no checksum, so
-/// how far an image was rebuilt is as it says.
+/// Returns whether `found` is the array `good`, of which less may be good. A superblock has no
+/// checksum, so how far an image was rebuilt is as it says.
 fn same_array(good: &RaidVolume, found: &RaidVolume) -> bool {
     let images = good.images.iter().zip(&found.images).all(|(good, found)| {
-        let taken_in = matches!(good.state, State::Absent(_)) && !matches!(found.state, State::Absent(_));
+        let taken_in =
+            matches!(good.state, ImageState::Absent(_)) && !matches!(found.state, ImageState::Absent(_));
         (&good.data, &good.meta) == (&found.data, &found.meta) && !taken_in
     });
     images
@@ -74,7 +75,7 @@ fn places(set: &Set, device: usize) -> Vec<(u64, u64)> {
         let index = group.group.find(&lv.name).unwrap();
         let piece = pumice_lvm::pieces::pieces(&group.group, index).unwrap()[0];
         let (pv, start) = piece.place.unwrap();
-        if group.places[pv] == pumice_lvm::volume::Place::Device(device) {
+        if group.places[pv] == pumice_lvm::volume::PvPlace::Device(device) {
             out.push((start, 160));
             out.push((start + 4096, 256));
         }

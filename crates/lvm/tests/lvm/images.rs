@@ -1,10 +1,10 @@
-//! What is read from volumes that Linux made, against what the kernel said of them.
+//! Arrays read from volumes that Linux made, compared with the kernel's own view of them.
 
 use std::collections::BTreeMap;
 
 use pumice_lvm::group::Group;
 use pumice_lvm::pieces::{Mapped, Piece, pieces};
-use pumice_lvm::volume::{Absence, Missing, Place, State};
+use pumice_lvm::volume::{Absence, ImageState, Missing, PvPlace};
 use pumice_lvm::{Assembled, RaidVolume, Refusal, Survey};
 use pumice_raid::ReadAt;
 
@@ -144,8 +144,8 @@ fn piece(line: &[&str]) -> (u64, Option<(usize, u64)>) {
 fn on(group: &Assembled, piece: &Piece) -> (u64, Option<(usize, u64)>) {
     let (pv, start) = piece.place.unwrap();
     let device = match group.places[pv] {
-        Place::Device(device) => Some((device, start)),
-        Place::Absent(_) => None,
+        PvPlace::Device(device) => Some((device, start)),
+        PvPlace::Absent(_) => None,
     };
     (piece.bytes, device)
 }
@@ -239,7 +239,7 @@ fn rows_hold_but_for_the_planted_damage() {
 #[test]
 fn states_are_those_that_were_brought_about() {
     volumes(|set, volume, _, _| {
-        let whole = volume.images.iter().all(|image| image.state == State::InSync);
+        let whole = volume.images.iter().all(|image| image.state == ImageState::InSync);
         let integrity = volume.images.iter().filter(|image| image.integrity.is_some()).count();
         assert_eq!(integrity, if set.contains("integrity") { volume.images.len() } else { 0 }, "{set}");
         assert_eq!(volume.resync, None, "{set}");
@@ -248,16 +248,20 @@ fn states_are_those_that_were_brought_about() {
         let dirty = volume.dirty();
         if set.contains("degraded") {
             let absent = &volume.images[2].state;
-            let State::Absent(Absence::Physical { why: Missing::NotFound, .. }) = absent else {
+            let ImageState::Absent(Absence::Physical { why: Missing::NotFound, .. }) = absent else {
                 panic!("{set}: {absent:?}")
             };
-            assert!(volume.images.iter().filter(|image| image.state == State::InSync).count() == 4);
+            assert!(volume.images.iter().filter(|image| image.state == ImageState::InSync).count() == 4);
             // While a member is missing, bits stay set.
             assert_eq!(dirty, std::slice::from_ref(&(0..volume.image_sectors.get())), "{set}");
         } else if set.contains("rebuilding") {
-            let states: Vec<State> = volume.images.iter().map(|image| image.state.clone()).collect();
+            let states: Vec<ImageState> = volume.images.iter().map(|image| image.state.clone()).collect();
             let sectors = pumice_units::Sectors(22912);
-            assert_eq!(states, [State::InSync, State::InSync, State::Recovering(sectors)], "{set}");
+            assert_eq!(
+                states,
+                [ImageState::InSync, ImageState::InSync, ImageState::Recovering(sectors)],
+                "{set}"
+            );
         } else {
             assert!(whole, "{set}: {:?}", volume.images);
             assert_eq!(dirty, [], "{set}: {}", volume.name);
@@ -288,13 +292,13 @@ fn missing_and_reordered_devices() {
                 let (a, b) = (a.volume.as_ref().unwrap(), b.volume.as_ref().unwrap());
                 assert_eq!(a.arrangement, b.arrangement, "{}", set.name);
                 let touches = |piece: &Piece| {
-                    piece.place.is_some_and(|(pv, _)| group.places[pv] == Place::Device(gone))
+                    piece.place.is_some_and(|(pv, _)| group.places[pv] == PvPlace::Device(gone))
                 };
                 for (a, b) in a.images.iter().zip(&b.images) {
                     assert_eq!((&a.data, &a.meta), (&b.data, &b.meta), "{}", set.name);
                     let lost = a.data.pieces.iter().chain(&a.meta.pieces).any(touches);
                     if lost {
-                        assert!(matches!(b.state, State::Absent(_)), "{}: {:?}", set.name, b.state);
+                        assert!(matches!(b.state, ImageState::Absent(_)), "{}: {:?}", set.name, b.state);
                     } else {
                         assert_eq!(a.state, b.state, "{}", set.name);
                     }

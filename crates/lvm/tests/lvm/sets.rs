@@ -123,7 +123,7 @@ pub(crate) fn sets() -> &'static [Set] {
     })
 }
 
-/// Whether a set was written down as one of LVM's: the text of a group is beside it.
+/// Returns whether a set was written down as one of LVM's: the text of a group is beside it.
 fn holds_lvm(about: &Path) -> bool {
     fs::read_dir(about)
         .unwrap()

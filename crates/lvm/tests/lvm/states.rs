@@ -1,7 +1,7 @@
 //! States of groups and RAID volumes, brought about one at a time: read, or refused by name.
 
 use pumice_lvm::kind::RaidKind;
-use pumice_lvm::volume::{Missing, Place, State};
+use pumice_lvm::volume::{ImageState, Missing, PvPlace};
 use pumice_units::Sectors;
 
 use crate::made::{DATA, EXTENT, Made, crc, id, look};
@@ -11,7 +11,7 @@ const KINDS: [(&str, usize); 4] = [("raid1", 3), ("raid5_ls", 4), ("raid6_nr", 5
 
 fn absent(made: &Made, role: usize) -> String {
     match &made.volume().unwrap().images[role].state {
-        State::Absent(why) => why.to_string(),
+        ImageState::Absent(why) => why.to_string(),
         state => panic!("{state:?}"),
     }
 }
@@ -43,7 +43,7 @@ fn whole_volumes_of_all_types() {
         let bytes = DATA * EXTENT * 512;
         let expected = RaidKind::from_name(kind).unwrap().arrangement(6, 2, 32 * 512, bytes).unwrap();
         assert_eq!(volume.arrangement, expected, "{kind}");
-        assert!(volume.images.iter().all(|image| image.state == State::InSync), "{kind}");
+        assert!(volume.images.iter().all(|image| image.state == ImageState::InSync), "{kind}");
         assert_eq!(volume.dirty(), [], "{kind}");
         assert_eq!((volume.events, volume.resync, volume.data_offset), (28, None, Sectors(0)), "{kind}");
         assert_eq!(volume.images[2].data.pieces[0].place, Some((2, (256 + EXTENT) * 512)), "{kind}");
@@ -182,7 +182,7 @@ fn events_that_nobody_explains_are_refused() {
 fn rebuilding_images() {
     for (kind, images) in KINDS {
         let made = Made::new(kind, images).poke([1], 32, &700_u64.to_le_bytes());
-        assert_eq!(made.volume().unwrap().images[1].state, State::Recovering(Sectors(700)), "{kind}");
+        assert_eq!(made.volume().unwrap().images[1].state, ImageState::Recovering(Sectors(700)), "{kind}");
         let resync = Made::new(kind, images).poke(0..images, 40, &600_u64.to_le_bytes());
         assert_eq!(resync.volume().unwrap().resync, Some(Sectors(600)), "{kind}");
         for new in [made.clone().poke([1], 0, &[0; 512]), made.poke([1], 12, &[255; 4])] {
@@ -258,7 +258,7 @@ fn the_newest_text_counts() {
         let survey = look(&devices);
         let group = survey.groups[0].state.as_ref().unwrap();
         assert_eq!(survey.groups[0].identity.seqno, 6, "{turn}");
-        assert_eq!(group.places[2], Place::Absent(Missing::Stale), "{turn}");
+        assert_eq!(group.places[2], PvPlace::Absent(Missing::Stale), "{turn}");
     }
     // The same age, and not the same: device names and times may differ, no more.
     let same = old.clone().edit([2], "# made", "creation_host = \"x\"\ncreation_time = 7 # made");
@@ -289,36 +289,36 @@ fn physical_volumes_that_are_not_the_groups() {
     let survey = elsewhere.look();
     assert_eq!(survey.groups.len(), 2);
     let first = survey.groups[0].state.as_ref().unwrap();
-    assert_eq!(first.places[1], Place::Absent(Missing::Elsewhere("vg1".to_owned())));
+    assert_eq!(first.places[1], PvPlace::Absent(Missing::Elsewhere("vg1".to_owned())));
     // All others of the second group are of the first.
     let second = survey.groups[1].state.as_ref().unwrap();
-    assert_eq!(second.places[0], Place::Absent(Missing::Elsewhere("vg0".to_owned())));
+    assert_eq!(second.places[0], PvPlace::Absent(Missing::Elsewhere("vg0".to_owned())));
     let mut short = made.clone();
     short.devices[3].pop();
     let has = short.devices[3].len() as u64;
     let survey = short.look();
     let group = survey.groups[0].state.as_ref().unwrap();
-    assert_eq!(group.places[3], Place::Absent(Missing::Short { has, needs: has + 1 }));
+    assert_eq!(group.places[3], PvPlace::Absent(Missing::Short { has, needs: has + 1 }));
     assert!(survey.devices[3].problems[0].to_string().contains("its header says"));
     // A PV without a text is where the others say.
     let mut blank = made.clone();
     blank.devices[2][4096..4608].fill(0);
     let survey = blank.look();
     assert!(survey.devices[2].problems[0].to_string().contains("metadata area: crc"));
-    assert_eq!(survey.groups[0].state.as_ref().unwrap().places[2], Place::Device(2));
+    assert_eq!(survey.groups[0].state.as_ref().unwrap().places[2], PvPlace::Device(2));
     // Unless its header says that no group uses it any more.
     let label = &mut blank.devices[2][512..1024];
     label[140..144].fill(0);
     let sum = crc(&label[20..]);
     label[16..20].copy_from_slice(&sum.to_le_bytes());
     let survey = blank.look();
-    assert_eq!(survey.groups[0].state.as_ref().unwrap().places[2], Place::Absent(Missing::Unused));
+    assert_eq!(survey.groups[0].state.as_ref().unwrap().places[2], PvPlace::Absent(Missing::Unused));
     // Two groups have the PV without a text in theirs.
     let mut both = made.clone().edit([1], &id('G', 0), &id('G', 1)).edit([1], "vg0", "vg1");
     both.devices[2][4096..4608].fill(0);
     for (group, other) in both.look().groups.iter().zip(["vg1", "vg0"]) {
         let group = group.state.as_ref().unwrap();
-        assert_eq!(group.places[2], Place::Absent(Missing::Elsewhere(other.to_owned())));
+        assert_eq!(group.places[2], PvPlace::Absent(Missing::Elsewhere(other.to_owned())));
     }
     let gone = Made { devices: vec![], ..made };
     assert!(gone.look().groups.is_empty());

@@ -15,10 +15,10 @@ use crate::spec::opcode::admin;
 use crate::spec::{Sgl, Sqe, Status, feature};
 use std::sync::Arc;
 
-/// Where the vendor's part of Identify Controller begins.
+/// Start of the vendor's part of Identify Controller.
 const VENDOR: usize = 3072;
 
-/// What a command's NSID names.
+/// Scope that a command's NSID names.
 pub(super) enum Scope {
     /// The controller: none of the namespaces, or all of them.
     Controller,
@@ -26,8 +26,8 @@ pub(super) enum Scope {
     Namespace,
 }
 
-/// Whether `len` bytes of data may go to the host: never a part of them, which the host could not
-/// tell from the whole. More room than that is filled up with zeros.
+/// Checks that `len` bytes of data may go to the host. A part of them never may: the host could not
+/// tell it from the whole. More room than that is filled up with zeros.
 pub(super) fn check_room(sqe: &Sqe, len: usize) -> Result<(), Status> {
     let sgl = sqe.sgl();
     if sgl.kind != Sgl::TRANSPORT {
@@ -39,7 +39,7 @@ pub(super) fn check_room(sqe: &Sqe, len: usize) -> Result<(), Status> {
     Ok(())
 }
 
-/// What an admin command answers: data and status, or a number and status.
+/// Answer to an admin command: data and status, or a number and status.
 pub(super) enum Answer {
     /// Data.
     Data(Vec<u8>),
@@ -140,7 +140,7 @@ impl Connection {
         queue.map_or_else(|| Attached::new([]), |queue| queue.attached.clone())
     }
 
-    /// What the NSID of a command names that is about the controller.
+    /// The scope that the NSID of a command about the controller names.
     pub(super) fn scope(&self, sqe: &Sqe) -> Result<Scope, Status> {
         match sqe.nsid() {
             0 | u32::MAX => Ok(Scope::Controller),
@@ -149,7 +149,7 @@ impl Connection {
         }
     }
 
-    /// Who is at the other end.
+    /// Kind of the other end.
     pub(super) fn sender(&self) -> Sender {
         match &self.queue {
             Some(queue) if queue.discovery => Sender::Discovery,

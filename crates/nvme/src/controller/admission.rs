@@ -1,6 +1,6 @@
-//! Who comes in: associations, their queues, and their end.
+//! Admission of hosts: associations, their queues, and their end.
 
-use super::association::{Controller, Kind, stands};
+use super::association::{Controller, ControllerKind, stands};
 use super::subsystem::{Refusal, Subsystem, bad_parameter};
 use crate::spec::connect::{DYNAMIC, Data, Fields, offset};
 use crate::spec::{DISCOVERY_NQN, Nqn, Status};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 /// one.
 const OTHERS: usize = 64;
 
-/// How many places are taken.
+/// Counts of places that are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Places {
     /// Associations of hosts.
@@ -23,13 +23,13 @@ pub struct Places {
     pub of_host: usize,
     /// Associations of other nodes, and with the discovery service.
     pub others: [usize; 2],
-    /// How many of each of these there may be.
+    /// Bound on each of these.
     pub most_others: usize,
     /// I/O queues of the association that has most.
     pub queues: usize,
 }
 
-/// How often the most frequent one comes.
+/// Count of the most frequent one.
 fn most<T: Ord>(all: impl Iterator<Item = T>) -> usize {
     let mut counts: BTreeMap<T, usize> = BTreeMap::new();
     all.for_each(|one| *counts.entry(one).or_default() += 1);
@@ -37,15 +37,15 @@ fn most<T: Ord>(all: impl Iterator<Item = T>) -> usize {
 }
 
 impl Subsystem {
-    /// How many places are taken.
+    /// Counts of places that are taken.
     #[must_use]
     pub fn places(&self) -> Places {
-        let of = |kind: Kind| self.controllers.values().filter(move |c| c.kind() == kind);
+        let of = |kind: ControllerKind| self.controllers.values().filter(move |c| c.kind() == kind);
         Places {
-            hosts: of(Kind::Host).count(),
-            of_address: most(of(Kind::Host).map(|c| c.peer)),
-            of_host: most(of(Kind::Host).map(|c| (c.hostid, c.peer))),
-            others: [of(Kind::Helper).count(), of(Kind::Discovery).count()],
+            hosts: of(ControllerKind::Host).count(),
+            of_address: most(of(ControllerKind::Host).map(|c| c.peer)),
+            of_host: most(of(ControllerKind::Host).map(|c| (c.hostid, c.peer))),
+            others: [of(ControllerKind::Helper).count(), of(ControllerKind::Discovery).count()],
             most_others: OTHERS,
             queues: self.controllers.values().map(|c| c.queues.len()).max().unwrap_or(0),
         }
@@ -75,11 +75,11 @@ impl Subsystem {
             return Err(bad_parameter(offset::CNTLID, true));
         }
         let kind = if discovery {
-            Kind::Discovery
+            ControllerKind::Discovery
         } else if self.vendor.helper == Some(data.hostid) {
-            Kind::Helper
+            ControllerKind::Helper
         } else {
-            Kind::Host
+            ControllerKind::Host
         };
         // Not for ever: the host may try again.
         if !self.has_room(kind, data, peer) || self.is_kept_out(kind, data) {
@@ -93,25 +93,26 @@ impl Subsystem {
         Ok(self.controllers.entry(cntlid).or_insert(controller))
     }
 
-    /// Whether one more association is within the bounds. Each kind has its own: readers of the
-    /// discovery service do not keep hosts out, nor hosts them. No address and no host takes all
-    /// the places; a host is an identifier at an address, for anybody can claim the identifier.
-    fn has_room(&self, kind: Kind, data: &Data, peer: IpAddr) -> bool {
+    /// Returns whether one more association is within the bounds. Each kind has its own: readers of
+    /// the discovery service do not keep hosts out, nor hosts them. No address and no host takes
+    /// all the places; a host is an identifier at an address, for anybody can claim the identifier.
+    fn has_room(&self, kind: ControllerKind, data: &Data, peer: IpAddr) -> bool {
         let of_kind = || self.controllers.values().filter(|c| c.kind() == kind);
-        let most = if kind == Kind::Host { self.limits.controllers } else { OTHERS };
+        let most = if kind == ControllerKind::Host { self.limits.controllers } else { OTHERS };
         of_kind().count() < most
             && of_kind().filter(|c| c.peer == peer).count() < self.limits.controllers_of_address
-            && (kind != Kind::Host
+            && (kind != ControllerKind::Host
                 || of_kind().filter(|c| (c.hostid, c.peer) == (data.hostid, peer)).count()
                     < self.limits.controllers_of_host)
     }
 
-    /// Whether another host's hold, or an old write of this host, is in the way of an association.
-    fn is_kept_out(&self, kind: Kind, data: &Data) -> bool {
+    /// Returns whether another host's hold, or an old write of this host, is in the way of an
+    /// association.
+    fn is_kept_out(&self, kind: ControllerKind, data: &Data) -> bool {
         match kind {
-            Kind::Discovery => false,
-            Kind::Host => self.holder.is_some() || self.orphans.contains_key(&data.hostid),
-            Kind::Helper => self.holder.is_some_and(|holder| !self.inviting.contains(&holder)),
+            ControllerKind::Discovery => false,
+            ControllerKind::Host => self.holder.is_some() || self.orphans.contains_key(&data.hostid),
+            ControllerKind::Helper => self.holder.is_some_and(|holder| !self.inviting.contains(&holder)),
         }
     }
 

@@ -32,7 +32,7 @@ impl Life {
     }
 }
 
-/// Whether a connection of a queue that connected under this life is there still.
+/// Returns whether a connection of a queue that connected under this life is there still.
 pub(crate) fn stands(life: &Weak<Life>) -> bool {
     let stands = life.strong_count() != 0;
     // Acquire, with the release of the connection's end: what it has written comes before what is
@@ -41,9 +41,9 @@ pub(crate) fn stands(life: &Weak<Life>) -> bool {
     stands
 }
 
-/// What a controller is for.
+/// Purpose of a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ControllerKind {
     /// A host that uses namespaces.
     Host,
     /// A reader of the discovery service.
@@ -65,7 +65,7 @@ pub(crate) struct Controller {
     pub(crate) observer: Arc<AtomicBool>,
     /// The namespaces attached to its host. They do not change during the association.
     pub(crate) attached: Attached,
-    /// Where its host comes from.
+    /// Network address of its host.
     pub(crate) peer: IpAddr,
     pub(crate) cc: u32,
     pub(crate) csts: u32,
@@ -79,10 +79,10 @@ pub(crate) struct Controller {
     pub(crate) former: Vec<Weak<Life>>,
     /// The host has enabled it, and it is not ready yet.
     pub(crate) starting: bool,
-    /// What the host has set.
+    /// Settings made by the host.
     pub(crate) settings: Settings,
     pub(crate) kato_ms: u32,
-    /// When anything came over any of its queues, in nanoseconds.
+    /// Time of the last bytes over any of its queues, in nanoseconds.
     pub(crate) heard: Arc<AtomicU64>,
     /// Events that wait for an AER command, as its dw0.
     pub(crate) events: VecDeque<u32>,
@@ -90,13 +90,13 @@ pub(crate) struct Controller {
     pub(crate) masked: BTreeSet<u8>,
     /// Namespaces that changed since the log was read.
     pub(crate) changed: BTreeSet<u32>,
-    /// What its queues have done, as far as they have ended.
+    /// Sums of its queues that have ended.
     pub(crate) totals: Arc<Totals>,
     pub(crate) errors: VecDeque<ErrorEntry>,
     pub(crate) error_count: u64,
 }
 
-/// What a write of CC asks of the controller.
+/// Task of the controller after a write of CC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Configured {
     /// Nothing more.
@@ -109,7 +109,7 @@ impl Controller {
     pub(crate) fn new(
         cntlid: u16,
         host: &Data,
-        kind: Kind,
+        kind: ControllerKind,
         attached: Attached,
         peer: IpAddr,
         kato_ms: u32,
@@ -119,8 +119,8 @@ impl Controller {
             cntlid,
             hostnqn: host.hostnqn.clone(),
             hostid: host.hostid,
-            discovery: kind == Kind::Discovery,
-            helper: kind == Kind::Helper,
+            discovery: kind == ControllerKind::Discovery,
+            helper: kind == ControllerKind::Helper,
             observer: Arc::default(),
             attached,
             peer,
@@ -143,12 +143,12 @@ impl Controller {
         }
     }
 
-    /// What it is for.
-    pub(crate) fn kind(&self) -> Kind {
+    /// Its purpose.
+    pub(crate) fn kind(&self) -> ControllerKind {
         match (self.discovery, self.helper) {
-            (true, _) => Kind::Discovery,
-            (_, true) => Kind::Helper,
-            _ => Kind::Host,
+            (true, _) => ControllerKind::Discovery,
+            (_, true) => ControllerKind::Helper,
+            _ => ControllerKind::Host,
         }
     }
 
@@ -158,12 +158,12 @@ impl Controller {
         self.heard.store(now, Ordering::Relaxed);
     }
 
-    /// Whether commands other than Fabrics ones may come.
+    /// Returns whether commands other than Fabrics ones may come.
     pub(crate) fn is_ready(&self) -> bool {
         self.csts & csts::READY != 0
     }
 
-    /// Whether it is ready, and neither shuts down nor is shut down.
+    /// Returns whether it is ready, and neither shuts down nor is shut down.
     pub(crate) fn is_at_work(&self) -> bool {
         self.is_ready() && self.cc & cc::SHUTDOWN == 0 && self.csts & csts::SHUTDOWN == 0
     }

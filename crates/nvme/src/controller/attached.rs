@@ -34,7 +34,7 @@ impl Attached {
         self.0.len() as u32
     }
 
-    /// Whether a namespace is attached.
+    /// Returns whether a namespace is attached.
     #[must_use]
     pub fn has(&self, nsid: u32) -> bool {
         matches!(self.find(nsid), Nsid::Active(_))

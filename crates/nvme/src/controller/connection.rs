@@ -8,7 +8,7 @@ mod time;
 use super::association::Life;
 use super::attached::Attached;
 use super::media::{Lent, Media, Request, Submitted, Windows};
-use super::notice::{Done, EndReason, Ended, Notice, Totals};
+use super::notice::{EndReason, Ended, Notice, QueueSums, Totals};
 use super::slots::{Counts, Phase, Slots};
 use super::subsystem::{Access, Counters, Limits};
 use super::upcoming::upcoming;
@@ -36,7 +36,7 @@ const BATCH: usize = 128 << 10;
 /// or nothing: commands and pieces of data count 1, and each range of a Deallocate 1 more.
 const BATCH_WORK: u32 = 512;
 
-/// What became of received bytes.
+/// Result of handing in received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
     /// Bytes that are done with; the caller keeps the rest and hands it in again with what follows.
@@ -48,8 +48,8 @@ pub struct Received {
     /// A command is left for which the medium has no room: the caller hands in the rest again when
     /// it has.
     pub full: bool,
-    /// What was done, however little was answered: commands and pieces of data count 1, and each
-    /// range of a Deallocate 1 more. At most 512, and what the last one added.
+    /// Work done, however little was answered: commands and pieces of data count 1, and each range
+    /// of a Deallocate 1 more. At most 512, and the work of the last one.
     pub work: u32,
 }
 
@@ -86,11 +86,11 @@ pub(super) struct Queue {
     pub(super) flow_control: bool,
     pub(super) life: Arc<Life>,
     pub(super) epoch: u32,
-    /// When the controller was heard of last.
+    /// Time at which the controller was heard of last.
     pub(super) heard: Arc<AtomicU64>,
     pub(super) counters: Arc<Counters>,
-    /// What it has done, and the sums of its association.
-    pub(super) done: Done,
+    /// Sums of this queue, and those of its association.
+    pub(super) done: QueueSums,
     pub(super) totals: Arc<Totals>,
     pub(super) kato_ns: u64,
     pub(super) last_keep_alive: u64,
@@ -100,10 +100,10 @@ pub(super) struct Queue {
 #[derive(Debug)]
 pub struct Connection {
     state: State,
-    /// When the present state, or the PDU that has begun, has lasted too long.
+    /// Time at which the present state, or the PDU that has begun, has lasted too long.
     deadline: Option<u64>,
     pub(super) now: u64,
-    /// Where the host came in.
+    /// Address at which the host came in.
     pub(super) local: SocketAddr,
     /// The network address that the host comes from.
     pub(super) peer: IpAddr,
@@ -111,19 +111,19 @@ pub struct Connection {
     framing: Framing,
     pub(super) queue: Option<Queue>,
     pub(super) namespaces: Arc<[Namespace]>,
-    /// How often namespaces have changed, and how often they had when they were looked at.
+    /// Count of changes of namespaces, and the count at the last look.
     pub(super) changes: Arc<AtomicU64>,
     pub(super) changes_seen: u64,
     pub(super) slots: Slots,
     /// Bytes of write data of commands whose data were asked for, and that have not ended.
     asked: u32,
-    /// Who else is asked before data are asked for, and how many bytes were taken there: for what
-    /// was asked for, and for memory that is kept.
+    /// A further judge of how much data may be asked for, and the bytes taken there: for data asked
+    /// for, and for memory that is kept.
     windows: Option<Arc<dyn Windows>>,
     taken: u32,
-    /// When the host last did anything for what it was asked for.
+    /// Time at which the host last did anything for data it was asked for.
     progress: u64,
-    /// When time was last let pass.
+    /// Time of the last tick.
     ticked: u64,
     /// Slots that wait for room, in order.
     waiting: std::collections::VecDeque<u16>,
@@ -131,9 +131,9 @@ pub struct Connection {
     lent: usize,
     /// Work since the caller last handed anything in.
     pub(super) work: u32,
-    /// What the caller has not been told yet.
+    /// Notices that the caller has not taken yet.
     pub(super) notices: Vec<Notice>,
-    /// Why it ends, where that is known.
+    /// Reason for the end, if it is known.
     end: Option<EndReason>,
 }
 
@@ -191,7 +191,7 @@ impl Connection {
         self.peer
     }
 
-    /// Whether the caller should close the socket, after sending what is left.
+    /// Returns whether the caller should close the socket, after sending what is left.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
@@ -209,7 +209,7 @@ impl Connection {
         self.queue.as_ref().map(|queue| queue.hostnqn.as_str())
     }
 
-    /// Whether it is an I/O queue.
+    /// Returns whether it is an I/O queue.
     #[must_use]
     pub fn is_io_queue(&self) -> bool {
         self.queue.as_ref().is_some_and(|q| q.qid != 0)
@@ -274,7 +274,7 @@ impl Connection {
             }
         };
         if full {
-            // What is whole waits for the medium, not for the host.
+            // Whole PDUs wait for the medium, not for the host.
             self.deadline = None;
         } else if self.state == State::Live && consumed < bytes.len() && self.deadline.is_none() {
             self.deadline = Some(now + PATIENCE);
@@ -306,7 +306,7 @@ impl Connection {
         queue.part(self.end.unwrap_or(EndReason::HostClosed))
     }
 
-    /// Whether the association, or the queue, has ended that it is of.
+    /// Returns whether the association, or the queue, has ended that it is of.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.queue.as_ref().is_some_and(|queue| queue.life.epoch() != queue.epoch)

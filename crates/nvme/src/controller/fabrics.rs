@@ -3,7 +3,7 @@
 use super::association::{Configured, Controller};
 use super::connection::{Connection, Queue};
 use super::media::{Media, Op, Request, SHUTDOWN_SLOT, Submitted};
-use super::notice::Done;
+use super::notice::QueueSums;
 use super::slots::{Phase, Slots};
 use super::subsystem::{Access, Refusal, bad_parameter};
 use crate::bytes::{u32_at, u64_at};
@@ -72,7 +72,7 @@ impl Connection {
                 epoch,
                 heard: Arc::clone(&controller.heard),
                 counters,
-                done: Done::default(),
+                done: QueueSums::default(),
                 totals: Arc::clone(&controller.totals),
                 kato_ns: keep_alive_ns(fields.kato_ms),
                 last_keep_alive: now,

@@ -147,8 +147,7 @@ impl Connection {
     }
 }
 
-/// What can be done with a feature; `None` if it is not known here. A discovery controller knows
-/// two.
+/// Capabilities of a feature; `None` if it is not known here. A discovery controller knows two.
 fn capabilities(id: u8, discovery: bool) -> Option<u32> {
     match id {
         feature::KEEP_ALIVE | feature::ASYNC_EVENTS => Some(CHANGEABLE),

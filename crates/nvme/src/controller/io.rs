@@ -21,7 +21,7 @@ pub(super) const MAX_TRANSFER: u64 = 4096 << MDTS;
 const MAX_RANGES: u64 = 4096;
 
 impl Connection {
-    /// Whether the host has said that it changes nothing.
+    /// Returns whether the host has said that it changes nothing.
     pub(super) fn observes(&self) -> bool {
         // Relaxed: it is raised by a command of this host, and never lowered.
         self.queue.as_ref().is_some_and(|queue| queue.observer.load(Ordering::Relaxed))
@@ -168,7 +168,7 @@ impl Connection {
     }
 }
 
-/// A vendor command. What it means, and for which namespace, is the medium's affair.
+/// A vendor command. Its meaning, and its namespace, are for the medium to judge.
 fn vendor_checked(mut request: Request<'_>) -> Result<Request<'_>, Status> {
     let sqe = request.command;
     request.len = u64::from(sqe.sgl().len);

@@ -24,7 +24,7 @@ impl Connection {
     }
 
     fn part_of_page<A: Access>(&self, sqe: &Sqe, access: &A) -> Result<Vec<u8>, Status> {
-        let asked = Asked {
+        let asked = PageRequest {
             id: sqe.0[40],
             groups_only: sqe.0[41] & AnaLog::GROUPS_ONLY != 0,
             retain: sqe.0[41] & 1 << 7 != 0,
@@ -43,8 +43,8 @@ impl Connection {
         }
         let queue = self.queue.as_ref().ok_or(Status::SEQUENCE)?;
         let (cntlid, seconds) = (queue.cntlid, self.now / 1_000_000_000);
-        // What all connections share is not kept waiting while the host's part is laid out: it may
-        // be a thousand times longer than the page.
+        // The lock that all connections share is not held while the host's part is laid out: that
+        // may be a thousand times longer than the page.
         let page = access.with(|subsystem| {
             let page = if queue.discovery {
                 discovery_page(subsystem, self.local, asked)
@@ -70,16 +70,16 @@ impl Connection {
     }
 }
 
-/// Which page, and how.
+/// Request for a log page.
 #[derive(Debug, Clone, Copy)]
-struct Asked {
+struct PageRequest {
     id: u8,
     groups_only: bool,
-    /// Whether events of its kind stay masked.
+    /// True if events of its kind stay masked.
     retain: bool,
 }
 
-fn discovery_page(subsystem: &Subsystem, local: SocketAddr, asked: Asked) -> Option<Vec<u8>> {
+fn discovery_page(subsystem: &Subsystem, local: SocketAddr, asked: PageRequest) -> Option<Vec<u8>> {
     match asked.id {
         lid::SUPPORTED => Some(supported(&[lid::SUPPORTED, lid::DISCOVERY])),
         lid::DISCOVERY => Some(subsystem.discovery_log(local)),
@@ -87,7 +87,7 @@ fn discovery_page(subsystem: &Subsystem, local: SocketAddr, asked: Asked) -> Opt
     }
 }
 
-fn page(subsystem: &Subsystem, cntlid: u16, asked: Asked, seconds: u64) -> Option<Vec<u8>> {
+fn page(subsystem: &Subsystem, cntlid: u16, asked: PageRequest, seconds: u64) -> Option<Vec<u8>> {
     let controller = subsystem.controllers.get(&cntlid)?;
     Some(match asked.id {
         lid::SUPPORTED => supported(&[

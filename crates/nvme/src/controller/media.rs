@@ -1,4 +1,4 @@
-//! What a subsystem does with blocks: the caller's part.
+//! Interface to the media: the caller's part of reads and writes.
 
 use super::upcoming::Upcoming;
 pub use crate::spec::command::Op;
@@ -11,13 +11,13 @@ pub const SHUTDOWN_SLOT: u16 = u16::MAX;
 /// A request for a medium.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// What the completion names; unique within the connection.
+    /// Identifier for the completion; unique within the connection.
     pub slot: u16,
     /// The namespace, 1 to as many as there are; `u32::MAX` for all of them (Flush).
     pub nsid: u32,
     /// The controller whose queue it came over.
     pub cntlid: u16,
-    /// What is asked for.
+    /// The operation.
     pub op: Op,
     /// First byte of the medium.
     pub offset: u64,
@@ -34,7 +34,7 @@ pub struct Request<'a> {
     pub command: &'a Sqe,
 }
 
-/// What became of a request that was handed to a medium.
+/// Result of handing a request to a medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Submitted {
@@ -45,7 +45,7 @@ pub enum Submitted {
     Later,
 }
 
-/// Whether a medium lends the data of a read.
+/// Answer of a medium that is asked to lend the data of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Lent {
@@ -57,7 +57,7 @@ pub enum Lent {
     Failed(Status),
 }
 
-/// Who says how much data a connection may ask for, beside the connection's own bound.
+/// A bound on the data that a connection may ask for, in addition to its own.
 pub trait Windows: std::fmt::Debug + Send + Sync {
     /// Takes room for so many bytes; false where there is none now. It is asked again when
     /// something ends, and at the next tick.
@@ -67,11 +67,11 @@ pub trait Windows: std::fmt::Debug + Send + Sync {
     fn give_back(&self, bytes: u32);
 }
 
-/// What the caller does with requests. Each request is answered at once, or later through
+/// The caller's handling of requests. Each request is answered at once, or later through
 /// [`Connection::complete`](super::Connection::complete) and its siblings, once.
 pub trait Media {
-    /// Whether reads of a namespace need no waiting: then they go to [`lend`](Self::lend) and
-    /// [`read_now`](Self::read_now), and are not submitted.
+    /// Returns whether reads of a namespace need no waiting: then they go to [`lend`](Self::lend)
+    /// and [`read_now`](Self::read_now), and are not submitted.
     fn is_immediate(&self, nsid: u32) -> bool;
 
     /// Reads at once into `into`. Called for namespaces that are immediate.
@@ -91,8 +91,8 @@ pub trait Media {
     /// A command that was expected will not be submitted.
     fn abandon(&mut self, _slot: u16) {}
 
-    /// Whether there is room for one more command of any size; else what follows waits with the
-    /// caller.
+    /// Returns whether there is room for one more command of any size; else what follows waits with
+    /// the caller.
     fn has_room(&self) -> bool {
         true
     }

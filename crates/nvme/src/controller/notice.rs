@@ -1,4 +1,4 @@
-//! What an operator wants to know of a connection: for the caller to log and count.
+//! Notices of a connection to the operator: for the caller to log and count.
 
 use crate::spec::Status;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 pub enum Notice {
     /// A host has associated with a controller.
     Associated {
-        /// Whose it is.
+        /// The association.
         association: Who,
         /// The keep-alive timeout in milliseconds; 0 for none.
         kato_ms: u32,
@@ -22,14 +22,14 @@ pub enum Notice {
         host: String,
         /// The queue that was to be connected.
         qid: u16,
-        /// Why.
+        /// The status of the answer.
         status: Status,
     },
     /// The peer broke the protocol.
     Violation(&'static str),
 }
 
-/// Whose association it is.
+/// The host and the controller of an association.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Who {
     /// The host's name; empty if it gave none.
@@ -38,16 +38,16 @@ pub struct Who {
     pub host_id: [u8; 16],
     /// The controller.
     pub cntlid: u16,
-    /// Whether it is the discovery service's.
+    /// True if it is the discovery service's.
     pub discovery: bool,
 }
 
 /// An association whose last connection is gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// Whose it was.
+    /// The association.
     pub association: Who,
-    /// Why it ended.
+    /// Reason for its end.
     pub reason: EndReason,
     /// Commands of all of its queues.
     pub commands: u64,
@@ -57,7 +57,7 @@ pub struct Ended {
     pub bytes_written: u64,
 }
 
-/// Why a connection ended.
+/// Reason for the end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndReason {
     /// The host closed the connection.
@@ -72,7 +72,7 @@ pub enum EndReason {
     KeepAlive,
     /// Nothing came for too long from a host without keep alive.
     Silence,
-    /// What had begun did not come to its end in time.
+    /// A state, or a PDU that had begun, lasted too long.
     Deadline,
     /// The node stops.
     Stopped,
@@ -93,7 +93,7 @@ impl fmt::Display for EndReason {
     }
 }
 
-/// What the connections of an association have done; each adds its own when it ends.
+/// Sums of the connections of an association; each adds its own when it ends.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     /// The first cause of the end.
@@ -103,9 +103,9 @@ pub(crate) struct Totals {
     pub(super) bytes_written: AtomicU64,
 }
 
-/// What one queue has done.
+/// Sums of one queue.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Done {
+pub(super) struct QueueSums {
     pub(super) commands: u64,
     pub(super) bytes_read: u64,
     pub(super) bytes_written: u64,

@@ -1,4 +1,4 @@
-//! Where the subsystem is reached, and what of that a host is told.
+//! Addresses of the subsystem, and the part of them that a host is told.
 
 use super::subsystem::Subsystem;
 use crate::spec::DISCOVERY_NQN;
@@ -12,7 +12,7 @@ impl Subsystem {
         self.ports = ports;
     }
 
-    /// Where hosts reach it.
+    /// Addresses at which hosts reach it.
     #[must_use]
     pub fn ports(&self) -> &[SocketAddr] {
         &self.ports
@@ -38,11 +38,11 @@ impl Subsystem {
             entry(DiscoveryEntry::NVM, nqn, own, here),
         ];
         for (portid, port) in (1..).zip(&self.ports).filter(|(portid, _)| *portid != own) {
-            if let Some(at) = told(*port, here) {
+            if let Some(at) = shown_port(*port, here) {
                 entries.push(entry(DiscoveryEntry::NVM, nqn, portid, at));
             }
         }
-        // What it says never changes while the node runs.
+        // The log never changes while the node runs.
         let generation = 1;
         DiscoveryEntry::log(generation, &entries)
     }
@@ -58,8 +58,8 @@ fn port_of(ports: &[SocketAddr], here: SocketAddr) -> usize {
     index.unwrap_or(0) + 1
 }
 
-/// What a host that came in at `here` is told of a port; `None` for nothing.
-fn told(port: SocketAddr, here: SocketAddr) -> Option<SocketAddr> {
+/// Address of a port for a host that came in at `here`; `None` to hide the port.
+fn shown_port(port: SocketAddr, here: SocketAddr) -> Option<SocketAddr> {
     let ip = port.ip().to_canonical();
     if ip.is_unspecified() {
         // One for IPv6 takes both families.
@@ -98,7 +98,7 @@ mod tests {
             ("0.0.0.0:4421", "[2001:db8::1]:4420", None),
             ("[::]:4421", "192.0.2.1:4420", Some("192.0.2.1:4421")),
         ] {
-            assert_eq!(told(at(port), at(here)), known.map(at), "{port} from {here}");
+            assert_eq!(shown_port(at(port), at(here)), known.map(at), "{port} from {here}");
         }
     }
 

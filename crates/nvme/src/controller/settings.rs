@@ -1,4 +1,4 @@
-//! What a host has set: the values of features, until the controller is reset.
+//! Settings of a host: the values of features, until the controller is reset.
 
 use crate::spec::Status;
 use crate::spec::feature::{self, HOST_BEHAVIOR_FIELDS, HOST_BEHAVIOR_LEN, Timestamp};
@@ -17,9 +17,9 @@ pub(crate) const TEMPERATURE_BIT: u32 = 1 << 1;
 pub(crate) struct Settings {
     pub(crate) arbitration: u32,
     pub(crate) atomicity: u32,
-    /// What was granted; `None` if the host has not asked.
+    /// Queues granted; `None` if the host has not asked.
     pub(crate) queues: Option<u32>,
-    /// Which events are reported (feature 0B).
+    /// Events that are reported (feature 0B).
     pub(crate) events: u32,
     /// Temperature thresholds: reaching the first from below, or the second from above, is worth a
     /// warning.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 /// way at a time by default.
 const KEPT: usize = 8 << 20;
 
-/// Where a command in flight is.
+/// Phase of a command in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Waits until data may be asked for: too much of it is under way.
@@ -32,9 +32,9 @@ pub(super) struct Slot {
     /// Bytes of the connection's window that it holds, from when its data are asked for until it
     /// has ended: all of the memory that it has for them.
     pub(super) window: u32,
-    /// When its data were asked for.
+    /// Time at which its data were asked for.
     pub(super) asked_at: u64,
-    /// What is already wrong with it, whatever the medium says.
+    /// A fault found already; it overrides the outcome of the medium.
     pub(super) fault: Option<Status>,
     /// Bytes of blocks that count as read or written if it succeeds.
     pub(super) counts: Option<Counts>,
@@ -65,7 +65,7 @@ impl Slots {
         Self { slots: Vec::new(), used: Vec::new(), free: Vec::new(), spare: VecDeque::new(), kept: 0, depth }
     }
 
-    /// How many there are, made or not.
+    /// Number of slots, made or not.
     pub(super) fn depth(&self) -> u16 {
         self.depth
     }
@@ -167,7 +167,7 @@ impl Slots {
         used.for_each(|(slot, _)| change(slot));
     }
 
-    /// How many commands are in flight as `wanted`.
+    /// Number of commands in flight as `wanted`.
     pub(super) fn count(&self, wanted: impl Fn(&Slot) -> bool) -> usize {
         self.slots.iter().zip(&self.used).filter(|(slot, used)| **used && wanted(slot)).count()
     }

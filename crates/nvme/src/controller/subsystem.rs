@@ -1,6 +1,6 @@
 //! The subsystem: namespaces, controllers, identity and limits; what all connections share.
 
-use super::association::{Controller, Kind, Life, stands};
+use super::association::{Controller, ControllerKind, Life, stands};
 use super::attached::{Attached, Attachments};
 use crate::spec::ana::{self, AnaGroup, AnaLog, AnaState};
 use crate::spec::identify::{Namespace, OAES_ANA, OAES_NAMESPACES};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 /// Bounds of a subsystem. Everything that a peer can ask for has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at a time, whoever they belong to; the caller counts them.
+    /// Connections at a time, of all hosts and nodes; the caller counts them.
     pub connections: usize,
     /// Associations of hosts at a time. The discovery service, and other nodes, have as many of
     /// their own.
@@ -51,7 +51,7 @@ impl Default for Limits {
     }
 }
 
-/// Who a subsystem is. Stays the same over restarts.
+/// Identity of a subsystem. Stays the same over restarts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// Its name.
@@ -64,7 +64,7 @@ pub struct Identity {
     pub firmware: String,
 }
 
-/// What all connections count.
+/// Counters of all connections.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Read commands.
@@ -92,7 +92,7 @@ pub struct Subsystem {
     pub(super) limits: Limits,
     namespaces: Arc<[Namespace]>,
     pub(super) attachments: Attachments,
-    /// How often namespaces have changed, from 1: a connection that has seen none has seen 0.
+    /// Count of changes of namespaces, from 1: a connection that has seen none has seen 0.
     namespace_changes: Arc<AtomicU64>,
     /// Blocks in use, of namespaces that know it.
     used: BTreeMap<u32, u64>,
@@ -101,7 +101,7 @@ pub struct Subsystem {
     counters: Arc<Counters>,
     pub(super) vendor: VendorSet,
     ana: AnaState,
-    /// How often the access state has changed, from 1: 0 would say that nobody counts.
+    /// Count of changes of the access state, from 1: 0 would say that nobody counts.
     ana_changes: u64,
     /// Associations of hosts that began or ended, and queues that were lost.
     pub(super) changes: u64,
@@ -115,7 +115,7 @@ pub struct Subsystem {
     pub(super) orphans: BTreeMap<[u8; 16], usize>,
     /// I/O queues of associations that have ended, while connections of them stand, by host.
     pub(super) ended: Vec<([u8; 16], Weak<Life>)>,
-    /// Where it is reached: ports 1, 2, ….
+    /// Addresses at which it is reached: ports 1, 2, ….
     pub(super) ports: Vec<SocketAddr>,
     /// Critical warnings of the health page that are the media's.
     media_warnings: u8,
@@ -130,21 +130,21 @@ pub struct HostInfo {
     pub nqn: String,
     /// Its identifier.
     pub id: [u8; 16],
-    /// When anything came from it last: nanoseconds on the clock of the connections.
+    /// Time of the last bytes from it: nanoseconds on the clock of the connections.
     pub heard: u64,
     /// It has said that it writes no namespace, and cannot.
     pub observer: bool,
 }
 
-/// What a subsystem has beyond the specification.
+/// Features of a subsystem beyond the specification.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VendorSet {
-    /// What stands in Identify Controller from byte 3072 on: at most 1024 bytes.
+    /// Bytes of Identify Controller from byte 3072 on: at most 1024.
     pub identify: Vec<u8>,
     /// I/O opcodes from 0x80 on, with their entries of the Commands Supported and Effects log.
     pub commands: Vec<(u8, u32)>,
-    /// The host identifier of other nodes. Whoever connects under it can send vendor commands and
-    /// no others, so it is not counted among the hosts.
+    /// The host identifier of other nodes. A peer that connects under it can send vendor commands
+    /// and no others, so it is not counted among the hosts.
     pub helper: Option<[u8; 16]>,
 }
 
@@ -189,7 +189,7 @@ impl Subsystem {
         }
     }
 
-    /// Who it is.
+    /// Its identity.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.identity
@@ -217,7 +217,7 @@ impl Subsystem {
         (Arc::clone(&self.namespaces), self.namespace_changes.load(Ordering::Acquire))
     }
 
-    /// Where connections look whether namespaces have changed.
+    /// Counter by which connections notice that namespaces have changed.
     pub(super) fn namespace_changes(&self) -> &Arc<AtomicU64> {
         &self.namespace_changes
     }
@@ -235,21 +235,21 @@ impl Subsystem {
         &self.vendor
     }
 
-    /// What connections count.
+    /// Counters of all connections.
     #[must_use]
     pub fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
 
-    /// How many associations of hosts it has, those of other nodes and of the discovery service's
-    /// readers not counted.
+    /// Number of associations of hosts, without those of other nodes and of the discovery service's
+    /// readers.
     #[must_use]
     pub fn hosts(&self) -> usize {
         self.controllers.values().filter(|c| Self::counts(c)).count()
     }
 
     pub(super) fn counts(controller: &Controller) -> bool {
-        controller.kind() == Kind::Host
+        controller.kind() == ControllerKind::Host
     }
 
     /// The hosts that may write, but for the one of controller `but`.
@@ -267,7 +267,7 @@ impl Subsystem {
             .collect()
     }
 
-    /// How often an association of a host that may write began or ended, or lost a queue.
+    /// Count of associations of hosts that may write which began or ended, or lost a queue.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.changes
@@ -279,14 +279,14 @@ impl Subsystem {
         }
     }
 
-    /// Whether a controller stands.
+    /// Returns whether a controller stands.
     #[must_use]
     pub fn stands(&self, cntlid: u16) -> bool {
         self.controllers.contains_key(&cntlid)
     }
 
-    /// Whether a controller is another node's: it may write local memory that a host has granted,
-    /// and nothing else.
+    /// Returns whether a controller is another node's: it may write local memory that a host has
+    /// granted, and nothing else.
     #[must_use]
     pub fn is_helper(&self, cntlid: u16) -> bool {
         self.controllers.get(&cntlid).is_some_and(|controller| controller.helper)
@@ -300,14 +300,14 @@ impl Subsystem {
         }
     }
 
-    /// Whether the host of a controller writes no namespace.
+    /// Returns whether the host of a controller writes no namespace.
     #[must_use]
     pub fn is_observer(&self, cntlid: u16) -> bool {
         // Relaxed: it is raised by a command of this host, and never lowered.
         self.controllers.get(&cntlid).is_some_and(|c| c.observer.load(Ordering::Relaxed))
     }
 
-    /// Whether a controller keeps others away.
+    /// Returns whether a controller keeps others away.
     #[must_use]
     pub fn is_holder(&self, cntlid: u16) -> bool {
         self.holder == Some(cntlid)
@@ -358,10 +358,10 @@ impl Subsystem {
         }
     }
 
-    /// Whether controller `cntlid` is ready for more than Fabrics commands. One that its host has
-    /// enabled becomes so when nothing can be carried out any more that came over the host's former
-    /// queues (of ended associations, or of before a reset): other cores see the end of those
-    /// later, and what lies in their sockets is older than what the host sends now.
+    /// Returns whether controller `cntlid` is ready for more than Fabrics commands. One that its
+    /// host has enabled becomes so when nothing can be carried out any more that came over the
+    /// host's former queues (of ended associations, or of before a reset): other cores see the end
+    /// of those later, and what lies in their sockets is older than what the host sends now.
     pub(crate) fn is_ready(&mut self, cntlid: u16) -> bool {
         let Some(controller) = self.controllers.get(&cntlid) else { return false };
         if controller.starting {
@@ -395,7 +395,7 @@ impl Subsystem {
         let mut all = self.namespaces.to_vec();
         all[nsid as usize - 1] = namespace;
         self.namespaces = all.into();
-        // Under the subsystem's lock, as whoever reads both: the count fits the namespaces.
+        // Under the subsystem's lock, as every reader of both: the count fits the namespaces.
         self.namespace_changes.fetch_add(1, Ordering::Release);
         for controller in self.controllers.values_mut().filter(|c| !c.discovery && c.attached.has(nsid)) {
             controller.changed.insert(nsid);

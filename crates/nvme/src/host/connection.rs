@@ -17,7 +17,7 @@ const MAX_DATA: u32 = 16 << 20;
 /// Bytes that a Fabrics or admin command may carry in its capsule.
 const ADMIN_CAPSULE: usize = 8192;
 
-/// How a queue is connected.
+/// Options for connecting a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The queue: 0 is the admin queue.
@@ -26,17 +26,17 @@ pub struct Options {
     pub depth: u16,
     /// Digests asked for.
     pub digests: Digests,
-    /// Whether submission queue flow control is wanted.
+    /// True if submission queue flow control is wanted.
     pub flow_control: bool,
     /// Keep-alive timeout in milliseconds, 0 for none. On the admin queue.
     pub kato_ms: u32,
-    /// Who connects, and to whom.
+    /// Names of both ends.
     pub data: Data,
     /// Bytes of data in a capsule of an I/O queue, from Identify (IOCCSZ); 0 for none.
     pub capsule_data: u32,
 }
 
-/// What has come.
+/// Event on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
     /// Data for the command with this id, at this offset of its data.
@@ -52,18 +52,18 @@ pub enum Event<'a> {
     Completion(Completion),
 }
 
-/// How a command ended.
+/// Completion of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completion {
     /// The command.
     pub cid: u16,
-    /// How it ended.
+    /// Its status.
     pub status: Status,
     /// dw0 and dw1.
     pub result: u64,
 }
 
-/// Why a command cannot be submitted.
+/// A command that cannot be submitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
     /// The queue is not connected.
@@ -179,7 +179,7 @@ impl<D: Payload> Connection<D> {
         self.pdus
     }
 
-    /// Whether commands may be submitted.
+    /// Returns whether commands may be submitted.
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.state == State::Live
@@ -212,7 +212,7 @@ impl<D: Payload> Connection<D> {
         self.submit_expecting(sqe, D::default(), expected, out)
     }
 
-    /// Whether so many bytes go with their command.
+    /// Returns whether so many bytes go with their command.
     fn is_in_capsule(&self, len: usize) -> bool {
         let most = if self.options.qid == 0 { ADMIN_CAPSULE } else { self.options.capsule_data as usize };
         (1..=most).contains(&len)

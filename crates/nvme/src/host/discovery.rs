@@ -11,14 +11,14 @@ use crate::spec::log::DiscoveryEntry;
 
 /// Most records of a log that are read.
 pub const MAX_RECORDS: u64 = 1024;
-/// How often a log is read from its beginning, at most.
+/// Most attempts to read a log from its beginning.
 pub const TRIES: u32 = 8;
 /// Bytes that are read at a time.
 const PART: u64 = 64 << 10;
 /// Bytes of the header and of each record.
 const LEN: u64 = DiscoveryEntry::LEN as u64;
 
-/// Why a log cannot be read.
+/// A log that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DiscoveryError {
     /// It changes all the time.
@@ -47,14 +47,14 @@ enum State {
 
 /// A part of the log that is to be read next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct LogPart {
     /// Byte offset in the log.
     pub offset: u64,
     /// Bytes, a multiple of four.
     pub len: u32,
 }
 
-/// Reads a log: asks for [parts](Part), takes what they hold, and says when it is done.
+/// Reads a log: asks for [parts](LogPart), takes what they hold, and says when it is done.
 #[derive(Debug)]
 pub struct DiscoveryReader {
     state: State,
@@ -71,14 +71,14 @@ impl Default for DiscoveryReader {
 }
 
 impl DiscoveryReader {
-    /// What to read next.
+    /// The part to read next.
     #[must_use]
-    pub fn wanted(&self) -> Part {
+    pub fn wanted(&self) -> LogPart {
         match self.state {
-            State::Header | State::Check { .. } => Part { offset: 0, len: LEN as u32 },
+            State::Header | State::Check { .. } => LogPart { offset: 0, len: LEN as u32 },
             State::Records { count, .. } => {
                 let len = ((count - self.read) * LEN).min(PART);
-                Part { offset: (1 + self.read) * LEN, len: len as u32 }
+                LogPart { offset: (1 + self.read) * LEN, len: len as u32 }
             }
         }
     }

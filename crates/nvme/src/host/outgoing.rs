@@ -57,9 +57,9 @@ impl Payload for &[u8] {
     }
 }
 
-/// Where a queue puts what is to be sent.
+/// Destination of a queue's bytes.
 pub trait Sink<D> {
-    /// Where bytes are appended.
+    /// Buffer to which bytes are appended.
     fn bytes(&mut self) -> &mut Vec<u8>;
 
     /// Appends a range of a command's data.
@@ -127,7 +127,7 @@ impl<D> Outgoing<D> {
         self.bytes.len() - self.sent + self.lent_bytes
     }
 
-    /// Whether none wait.
+    /// Returns whether none wait.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -135,7 +135,7 @@ impl<D> Outgoing<D> {
 }
 
 impl<D: Payload> Outgoing<D> {
-    /// What waits, in its order; empty pieces are left out.
+    /// The waiting pieces, in their order; empty ones are left out.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let before = self.lent.iter().scan(self.sent, |from, lent| {
             let own = &self.bytes[*from..lent.at];

@@ -9,10 +9,10 @@ use pumice_protect::digest;
 /// Bytes that may follow the header of a term request.
 const MAX_TERM_DATA: usize = 128;
 
-/// What the receiving end knows when a PDU arrives.
+/// Facts that the receiving end knows when a PDU arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Framing {
-    /// Whether this end is the controller: PDUs come from a host.
+    /// True if this end is the controller: PDUs come from a host.
     pub controller: bool,
     /// The digests of the connection.
     pub digests: Digests,
@@ -31,7 +31,7 @@ pub struct Frame<'a> {
     pub header: &'a [u8],
     /// Its data; empty if there is none.
     pub data: &'a [u8],
-    /// Whether the data are what their digest says. True where there is no digest.
+    /// True if the data are what their digest says. True where there is no digest.
     pub data_good: bool,
     /// Bytes of the PDU.
     pub len: usize,
@@ -151,7 +151,8 @@ impl Framing {
 /// bytes it needs in `needed`.
 ///
 /// # Errors
-/// What ends the connection: a header that makes no sense, or does not fit its digest.
+/// The violation that ends the connection: a header that makes no sense, or does not fit its
+/// digest.
 pub fn frame<'a>(
     bytes: &'a [u8],
     framing: &Framing,

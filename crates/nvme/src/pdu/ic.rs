@@ -6,7 +6,7 @@ use crate::bytes::{put, u16_at, u32_at};
 /// Bytes of either.
 const LEN: usize = 128;
 
-/// What a host asks for.
+/// Request of a host.
 ///
 /// | off | size | field |
 /// |---|---|---|
@@ -66,7 +66,7 @@ impl IcReq {
     }
 }
 
-/// What a controller agrees to.
+/// Answer of a controller.
 ///
 /// | off | size | field |
 /// |---|---|---|

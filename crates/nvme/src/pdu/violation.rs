@@ -1,4 +1,4 @@
-//! What ends a connection: fatal errors, as term requests name them.
+//! Violations of the protocol: fatal errors, as term requests name them.
 
 use super::{COMMON, Kind, MAX_HEADER, push};
 use crate::bytes::{put, u16_at, u32_at};

@@ -6,7 +6,7 @@ use crate::bytes::{put, u16_at, u32_at, u64_at};
 /// The only group: every namespace is in it.
 pub const GROUP: u32 = 1;
 
-/// How well a group is reached.
+/// Access state of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum AnaState {
@@ -74,8 +74,8 @@ impl AnaLog {
         page
     }
 
-    /// Reads a page; `None` if it is too short for what it says. What follows the last group is
-    /// of no account.
+    /// Reads a page; `None` if it is too short for what it says. Bytes behind the last group are
+    /// ignored.
     #[must_use]
     pub fn decode(page: &[u8]) -> Option<Self> {
         let (header, mut rest) = page.split_at_checked(HEADER)?;

@@ -7,7 +7,7 @@
 
 use super::opcode::{FABRICS, admin, fabrics, io};
 
-/// Which way a command's data go: bits 0 and 1 of its opcode.
+/// Direction of a command's data: bits 0 and 1 of its opcode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// It has no data.
@@ -33,7 +33,7 @@ impl Direction {
     }
 }
 
-/// What a command does to the content of a namespace.
+/// Effect of a command on the content of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// It leaves the content as it is.
@@ -60,7 +60,7 @@ pub const VENDOR: u8 = 0x80;
 /// Bytes of a range in the data of Dataset Management.
 pub const RANGE_BYTES: u64 = 16;
 
-/// How the fields of an I/O command are checked.
+/// Check of the fields of an I/O command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
     /// It names a namespace, or all of them (FFFFFFFFh).
@@ -76,30 +76,30 @@ pub enum Check {
 /// check all that they use.
 #[derive(Debug, Clone, Copy)]
 pub struct Command<K: 'static, C: 'static = ()> {
-    /// What is asked for.
+    /// The kind of command.
     pub kind: K,
     /// Its opcode.
     pub opcode: u8,
     /// Its name in the specification.
     pub name: &'static str,
-    /// What it does to a namespace.
+    /// Its effect on a namespace.
     pub effect: Effect,
-    /// Who may send it.
+    /// Senders that may send it.
     pub senders: &'static [Sender],
     /// Its bit in ONCS, if it is optional.
     pub oncs: Option<u8>,
-    /// How it is checked.
+    /// The check of its fields.
     pub check: C,
 }
 
 impl<K, C> Command<K, C> {
-    /// Which way its data go.
+    /// Direction of its data.
     #[must_use]
     pub const fn direction(&self) -> Direction {
         Direction::of(self.opcode)
     }
 
-    /// Whether such a controller takes it.
+    /// Returns whether such a controller takes it.
     #[must_use]
     pub fn is_for(&self, sender: Sender) -> bool {
         self.senders.contains(&sender)
@@ -238,7 +238,7 @@ pub(super) fn effects<K, C>(table: &'static [Command<K, C>]) -> impl Iterator<It
     table.iter().map(|command| (command.opcode, command.effect)).chain([(FABRICS, Effect::Nothing)])
 }
 
-/// Whether dwords 10 and 11 of an I/O command are a block.
+/// Returns whether dwords 10 and 11 of an I/O command are a block.
 #[must_use]
 pub fn names_blocks(opcode: u8) -> bool {
     io_command(opcode).is_some_and(|command| command.check == Check::Blocks)

@@ -1,4 +1,4 @@
-//! Which commands there are, and what they do to a namespace: the log page 05. (NVMe Base, Commands
+//! Supported commands, and their effects on a namespace: the log page 05. (NVMe Base, Commands
 //! Supported and Effects.)
 
 use super::command::{self, Effect};
@@ -12,7 +12,7 @@ pub const CHANGES_DATA: u32 = 1 << 1;
 /// Bytes of the page: admin commands at 0 and I/O commands at 1024, four bytes an opcode; the rest
 /// is reserved.
 pub const LEN: usize = 4096;
-/// Where the I/O commands begin.
+/// Offset of the I/O commands.
 pub const IO: usize = 1024;
 
 /// The entry of a command that is supported.

@@ -14,22 +14,22 @@ pub const ERROR_RECOVERY: u8 = 0x05;
 pub const WRITE_CACHE: u8 = 0x06;
 /// Number of queues.
 pub const QUEUES: u8 = 0x07;
-/// Whether writes larger than one block must be atomic where they are no larger than AWUN.
+/// Atomicity of writes that are larger than one block and no larger than AWUN.
 pub const ATOMICITY: u8 = 0x0A;
-/// Which events are reported.
+/// Events that are reported.
 pub const ASYNC_EVENTS: u8 = 0x0B;
 /// The host's time.
 pub const TIMESTAMP: u8 = 0x0E;
 /// Keep-alive timeout in milliseconds.
 pub const KEEP_ALIVE: u8 = 0x0F;
-/// What the host can make of answers.
+/// Kinds of answers that the host understands.
 pub const HOST_BEHAVIOR: u8 = 0x16;
-/// Which combination of command sets is in use.
+/// Combination of command sets in use.
 pub const COMMAND_SETS: u8 = 0x19;
 /// The host's id.
 pub const HOST_ID: u8 = 0x81;
 
-/// Which value Get Features asks for (dword 10, bits 8 to 10).
+/// Kinds of values that Get Features asks for (dword 10, bits 8 to 10).
 pub mod select {
     /// The value now.
     pub const CURRENT: u8 = 0;
@@ -37,7 +37,7 @@ pub mod select {
     pub const DEFAULT: u8 = 1;
     /// The value that was saved; where nothing can be, the default.
     pub const SAVED: u8 = 2;
-    /// What can be done with the feature: bits 0 saved, 1 of a namespace, 2 changed.
+    /// Capabilities of the feature: bits 0 saved, 1 of a namespace, 2 changed.
     pub const CAPABILITIES: u8 = 3;
 }
 
@@ -67,9 +67,9 @@ pub struct Timestamp {
     /// Milliseconds: since 1970 where a host has set it, since the controller's reset where not. 48
     /// bits.
     pub ms: u64,
-    /// Whether a host has set it (origin, bits 1 to 3 of the attributes: 1), or a reset has (0).
+    /// True if a host has set it (origin, bits 1 to 3 of the attributes: 1), or a reset has (0).
     pub from_host: bool,
-    /// Whether the clock may have stood still at times (bit 0 of the attributes).
+    /// True if the clock may have stood still at times (bit 0 of the attributes).
     pub stopped: bool,
 }
 

@@ -10,7 +10,7 @@ use pumice_protect::guard::Guard;
 /// Bytes of every Identify answer.
 pub const LEN: usize = 4096;
 
-/// What is asked for.
+/// Kinds of structures that Identify asks for.
 pub mod cns {
     /// A namespace.
     pub const NAMESPACE: u8 = 0x00;
@@ -35,7 +35,7 @@ pub mod cns {
 /// The most data that one command moves, as a power of two of 4096 bytes: 1 MiB.
 pub const MDTS: u8 = 8;
 
-/// What an Identify Controller answer says beyond what is the same for every controller.
+/// Fields of Identify Controller that differ between controllers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Controller {
     /// Serial number, at most 20 bytes.
@@ -46,13 +46,13 @@ pub struct Controller {
     pub firmware: String,
     /// Controller id.
     pub cntlid: u16,
-    /// Whether it is the discovery service's.
+    /// True if it is the discovery service's.
     pub discovery: bool,
-    /// Whether the subsystem is reached by several ports.
+    /// True if the subsystem is reached by several ports.
     pub several_ports: bool,
     /// The largest nsid.
     pub namespaces: u32,
-    /// Whether a namespace has an extended format (ELBAS): a guard of more than 16 bits, or a
+    /// True if a namespace has an extended format (ELBAS): a guard of more than 16 bits, or a
     /// storage tag.
     pub extended_formats: bool,
     /// Entries of a queue.
@@ -81,7 +81,7 @@ pub const KAS: u16 = 10;
 pub const OAES_NAMESPACES: u32 = 1 << 8;
 /// Event: the state of a group of namespaces changed.
 pub const OAES_ANA: u32 = 1 << 11;
-/// What an I/O controller reports.
+/// Events that an I/O controller reports.
 pub const OAES: u32 = OAES_NAMESPACES | OAES_ANA;
 /// Most seconds that a group may take to change its state.
 const ANATT: u8 = 10;
@@ -205,7 +205,7 @@ pub struct Namespace {
     pub nguid: [u8; 16],
     /// UUID; the same over restarts.
     pub uuid: [u8; 16],
-    /// Whether writes are refused.
+    /// True if writes are refused.
     pub read_only: bool,
     /// Blocks that are best written at a time: 1 where the medium has no preference.
     pub write_grain: u16,
@@ -259,7 +259,7 @@ impl Namespace {
         d
     }
 
-    /// Whether only CNS 05 describes its format completely.
+    /// Returns whether only CNS 05 describes its format completely.
     #[must_use]
     pub fn has_extended_format(&self) -> bool {
         self.format

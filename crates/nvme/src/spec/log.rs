@@ -4,7 +4,7 @@ use crate::bytes::{put, put_padded};
 
 /// Log identifiers.
 pub mod lid {
-    /// Which log pages there are.
+    /// List of the log pages that are supported.
     pub const SUPPORTED: u8 = 0x00;
     /// Errors.
     pub const ERRORS: u8 = 0x01;
@@ -59,7 +59,7 @@ impl ErrorEntry {
     }
 }
 
-/// What the health page says of a controller without a thermometer.
+/// Health page of a controller without a thermometer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Health {
     /// Critical warnings, a bit each: spare, temperature, reliability, read-only, backup.

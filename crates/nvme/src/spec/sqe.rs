@@ -43,7 +43,8 @@ impl Sqe {
         self.0[1]
     }
 
-    /// Whether it is not one of a fused pair, and its data are described by an SGL (PSDT 01 or 10).
+    /// Returns whether it is not one of a fused pair, and its data are described by an SGL (PSDT 01
+    /// or 10).
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.0[1] & 0b11 == 0 && matches!(self.0[1] >> 6, 0b01 | 0b10)
@@ -66,7 +67,7 @@ impl Sqe {
         u32_at(&self.0, 4)
     }
 
-    /// Where its data are.
+    /// Place of its data.
     #[must_use]
     pub fn sgl(&self) -> Sgl {
         Sgl { offset: u64_at(&self.0, 24), len: u32_at(&self.0, 32), kind: self.0[39] }
@@ -178,14 +179,14 @@ impl Sgl {
 /// | 14 | 2 | status, shifted left by one |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cqe {
-    /// What the command returns.
+    /// Result of the command.
     pub result: u64,
-    /// How far the controller has taken commands from the submission queue; 0xFFFF without flow
+    /// Head of the submission queue: commands up to it have been taken; 0xFFFF without flow
     /// control.
     pub sqhd: u16,
     /// The command.
     pub cid: u16,
-    /// How it ended.
+    /// Status of the command.
     pub status: Status,
 }
 

@@ -1,4 +1,4 @@
-//! What a command ended with.
+//! Statuses of commands.
 
 use std::fmt;
 
@@ -118,13 +118,13 @@ impl Status {
         self.0 & 0x7FF
     }
 
-    /// Whether the command was carried out.
+    /// Returns whether the command was carried out.
     #[must_use]
     pub const fn is_success(self) -> bool {
         self.code() == 0
     }
 
-    /// Whether the same command may be tried again.
+    /// Returns whether the same command may be tried again.
     #[must_use]
     pub const fn may_retry(self) -> bool {
         self.0 & Self::DNR == 0

@@ -1,4 +1,4 @@
-//! What Identify and the effects log announce is what is served: no more, no less.
+//! Identify and the effects log announce exactly the commands that are served.
 
 use crate::pair::{HostQueue, admin, options};
 use crate::replay::{identify, log};

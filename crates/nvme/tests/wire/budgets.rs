@@ -1,5 +1,5 @@
-//! What a connection may hold: data that were asked for and do not come, and commands for which
-//! there is no room.
+//! Bounds of a connection: data that were asked for and do not come, and commands for which there
+//! is no room.
 
 use crate::pair::{admin, options};
 use crate::world::{PLAIN, SECOND, Shared, World, block_command, framed, write_by_r2t};
@@ -20,7 +20,7 @@ fn queue(world: &mut World) -> (crate::pair::HostQueue, crate::pair::HostQueue) 
     (admin, queue)
 }
 
-/// How many PDUs of a kind there are, by their lengths.
+/// Number of PDUs of a kind, by their lengths.
 fn count(mut bytes: &[u8], kind: Kind) -> usize {
     let mut found = 0;
     while let Some(len) = bytes.get(4..8) {

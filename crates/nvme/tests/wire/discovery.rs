@@ -1,6 +1,6 @@
 //! A host reads a discovery log: many records, and one that changes under its hands.
 
-use pumice_nvme::host::{DiscoveryError, DiscoveryReader, Part};
+use pumice_nvme::host::{DiscoveryError, DiscoveryReader, LogPart};
 use pumice_nvme::spec::log::DiscoveryEntry;
 
 fn log(generation: u64, records: u16) -> Vec<u8> {
@@ -20,7 +20,7 @@ fn log(generation: u64, records: u16) -> Vec<u8> {
 fn read(mut log: impl FnMut(usize) -> Vec<u8>) -> (Result<Vec<DiscoveryEntry>, DiscoveryError>, usize) {
     let mut reader = DiscoveryReader::default();
     for n in 0.. {
-        let Part { offset, len } = reader.wanted();
+        let LogPart { offset, len } = reader.wanted();
         let page = log(n);
         let mut part = page.get(offset as usize..).unwrap_or_default().to_vec();
         part.resize(len as usize, 0);

@@ -1,4 +1,4 @@
-//! What a controller can break towards a host, and with which words the host ends the connection.
+//! Violations by a controller, and the words with which the host ends the connection.
 
 use crate::pair::options;
 use crate::world::{BOTH, PLAIN, framed};
@@ -102,7 +102,7 @@ fn pdus_that_fit_no_command() {
     }
 }
 
-/// What the controller says is the reason, and nothing is said back.
+/// The reason is the controller's own, and the host sends nothing back.
 #[test]
 fn a_controller_that_ends_the_connection() {
     let all = [

@@ -1,4 +1,4 @@
-//! What a name that anybody can claim is good for, and what it is not.
+//! Rights of a name that anybody can claim, and their limits.
 
 use crate::pair::{HostQueue, admin, enabled, options};
 use crate::world::{PLAIN, World, block_command};
@@ -50,7 +50,7 @@ fn a_stranger_does_not_join_anothers_controller() {
     assert_eq!(join(&mut world, options(1, cntlid, PLAIN, true)).1, Status::SUCCESS);
 }
 
-/// Whoever claims to be a node has fewer rights than any host.
+/// A peer that claims to be a node has fewer rights than any host.
 #[test]
 fn another_node_touches_no_namespace() {
     let mut world = world();
@@ -80,7 +80,7 @@ fn another_node_touches_no_namespace() {
     node.socket.connection.closed(&world.shared);
 }
 
-/// What it has promised it is held to, on all of its queues.
+/// An observer is held to its promise on all of its queues.
 #[test]
 fn an_observer_writes_nothing() {
     let mut world = world();
@@ -141,8 +141,8 @@ fn a_hold_binds_other_nodes() {
     drop(node);
 }
 
-/// What a host sent before it went may still be carried out: until then nobody has the drives
-/// alone.
+/// Commands that a host sent before it went may still be carried out: until then nobody has the
+/// drives alone.
 #[test]
 fn a_hold_waits_for_what_was_sent_before() {
     let mut world = world();

@@ -17,7 +17,7 @@ pub(crate) struct HostQueue {
     pending: Vec<u8>,
     pub(crate) completions: Vec<Completion>,
     pub(crate) data: HashMap<u16, Vec<u8>>,
-    /// How many bytes go over the wire at a time; used in turn.
+    /// Numbers of bytes that go over the wire at a time; used in turn.
     cuts: Vec<usize>,
     cut: usize,
 }
@@ -155,7 +155,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// What is written is what is read: in the capsule and by R2T, at once and later, with every
+    /// Reads return the data written: in the capsule and by R2T, at once and later, with every
     /// digest, however the wire cuts.
     #[test]
     fn blocks_come_back(

@@ -9,7 +9,7 @@ use pumice_nvme::spec::log::DiscoveryEntry;
 use pumice_nvme::spec::property::cc;
 use pumice_nvme::spec::{DISCOVERY_NQN, Sqe, opcode};
 
-/// What the discovery service lists for a host that came in at `local`.
+/// Entries of the discovery service for a host that came in at `local`.
 fn listed(world: &mut World, local: &str) -> Vec<DiscoveryEntry> {
     world.local = local.parse().unwrap();
     let mut discovery = options(0, DYNAMIC, PLAIN, true);

@@ -1,4 +1,4 @@
-//! How long a host may say nothing.
+//! Limits on the silence of a host.
 
 use crate::pair::{HostQueue, admin, options};
 use crate::refused::discovery;
@@ -87,7 +87,7 @@ fn a_silent_discovery_host_is_forgotten() {
     assert_eq!(closed_at(&mut queue, &world, 101, 100_000), Some(221));
 }
 
-/// Whoever keeps all others away must be heard of, whatever it has asked for; others need not.
+/// A host that keeps all others away must be heard of, whatever it has asked for; others need not.
 #[test]
 fn a_silent_holder_is_forgotten() {
     for (holds, closed) in [(true, Some(121)), (false, None)] {

@@ -1,4 +1,4 @@
-//! What ends a connection, and with which words.
+//! Violations that end a connection, and the words that name them.
 
 use crate::pair::{HostQueue, admin, options};
 use crate::world::{BOTH, PLAIN, SECOND, Socket, World, block_command, framed, write_by_r2t};

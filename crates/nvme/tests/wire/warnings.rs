@@ -1,4 +1,4 @@
-//! What a controller says of errors: its log of them, and the warnings of the health page.
+//! Reports of errors by a controller: its log of them, and the warnings of the health page.
 
 use crate::pair::{HostQueue, admin, options};
 use crate::replay::{feature, log};
@@ -52,8 +52,8 @@ fn a_failing_drive_is_a_critical_warning_and_an_event() {
     assert_eq!(health(&mut world, &mut admin), 0b1100);
 }
 
-/// What an operator is told: who came, who was refused, who broke the protocol, and what an
-/// association has done, when the last of its connections is gone.
+/// Notices to an operator: hosts that came, hosts that were refused, breaches of the protocol, and
+/// the sums of an association when the last of its connections is gone.
 #[test]
 fn what_happens_is_told_once() {
     let mut world = World::new(Limits::default());

@@ -59,15 +59,15 @@ pub(crate) struct Drives {
     pub(crate) content: [Vec<u8>; 2],
     /// Requests of the second drive that were not answered: slot, and what is to be read.
     pub(crate) waiting: Vec<(u16, Option<std::ops::Range<usize>>)>,
-    /// Those that failed: slot, status and block.
+    /// Commands that failed: slot, status and block.
     failed: Vec<(u16, Status, u64)>,
     pub(crate) flushes: usize,
     /// A flush of everything is not answered.
     pub(crate) slow_flush: bool,
     /// Bytes of the last request.
     pub(crate) last_len: u64,
-    /// What was asked for: the command, bytes of the medium, and of the transfer if the host sees
-    /// protection information.
+    /// Requests to the medium: the command, bytes of the medium, and of the transfer if the host
+    /// sees protection information.
     pub(crate) requests: Vec<(Op, u64, Option<u64>)>,
     /// The next command of this drive fails with this status because of this block.
     pub(crate) bad_block: Option<(u32, Status, u64)>,
@@ -160,9 +160,9 @@ pub(crate) struct World {
     pub(crate) shared: Shared,
     pub(crate) drives: Drives,
     pub(crate) limits: Limits,
-    /// Where hosts come in.
+    /// Address at which hosts come in.
     pub(crate) local: SocketAddr,
-    /// Where the next one comes from.
+    /// Address from which the next host comes.
     pub(crate) peer: IpAddr,
 }
 

@@ -1,13 +1,13 @@
-//! Whether a background request is worth its start now, and of how many bytes.
+//! Choice of a background request: worth its start now, and of the best size.
 
 use super::Pacer;
 use crate::price::Worth;
 use crate::{Begin, Nanos, Policy, Rest, Starter};
 
-/// How many times the expected slowdown of a start on an idle drive must be saved up, where it is
-/// measured: those who arrive one after another all wait for a large request, which the
-/// expectation, of the first of them, does not know; and in debt nothing is started, though small
-/// requests would bring most for what is earned.
+/// Savings needed for a start on an idle drive where slowdown is measured, in times of its expected
+/// slowdown. Requests that arrive one after another all wait for a large request, and the
+/// expectation covers the first alone; in debt nothing is started, though small requests would
+/// bring most for the earnings.
 const COVER: f64 = 4.0;
 
 impl<S: Starter> Pacer<S> {

@@ -1,4 +1,4 @@
-//! What media do by themselves, and what happens to them.
+//! Media: their background work, and faults in them.
 
 use crate::Failed;
 use crate::clock::Clock;

@@ -1,14 +1,14 @@
 //! Orders to the process that serves the volume.
 
 use crate::Failed;
-use crate::call::Done;
+use crate::call::CallResult;
 use crate::clock::Clock;
 use crate::feature::Feature;
 use crate::world::{FOREIGN, SPARE, VOLUME, World};
 use std::time::Duration;
 
 /// Notes why an order was not carried out: the other feature is the reason, and it must be said.
-fn unless_done(world: &World, what: &str, done: &Done) -> bool {
+fn unless_done(world: &World, what: &str, done: &CallResult) -> bool {
     if done.code == Some(0) {
         return true;
     }

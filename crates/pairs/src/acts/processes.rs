@@ -1,4 +1,4 @@
-//! What happens to processes: they end, are killed, or stand still.
+//! Processes that end, are killed, or stand still.
 
 use crate::Failed;
 use crate::clock::Clock;
@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long a node stands still: longer than a volume waits for it.
+/// Time for which a node stands still: longer than a volume waits for it.
 const PAUSE: Duration = Duration::from_secs(12);
 
 /// Ends a node in order, and starts it again.

@@ -1,7 +1,7 @@
 //! Checks: of the array, of drives by their tags, and tags themselves.
 
 use crate::Failed;
-use crate::call::Done;
+use crate::call::CallResult;
 use crate::clock::Clock;
 use crate::feature::Feature;
 use crate::ledger::{BLOCK, content};
@@ -31,7 +31,7 @@ pub(crate) fn scrub_args(world: &World, options: &[&str], devices: &[String]) ->
 }
 
 /// The places at which a report has findings: role, and byte of the member.
-pub(crate) fn findings(done: &Done) -> Vec<(usize, u64)> {
+pub(crate) fn findings(done: &CallResult) -> Vec<(usize, u64)> {
     let report = done.json();
     let found = report["findings"].as_array().cloned().unwrap_or_default();
     let place = |finding: &serde_json::Value| {
@@ -42,7 +42,7 @@ pub(crate) fn findings(done: &Done) -> Vec<(usize, u64)> {
 }
 
 /// Judges a scrub that found something, or could not say.
-fn judge(world: &World, done: &Done) {
+fn judge(world: &World, done: &CallResult) {
     let why = done.said.lines().next().unwrap_or_default();
     match done.code {
         Some(0) | None => {}
@@ -73,7 +73,7 @@ pub(super) fn scrub(world: &World, clock: &Clock, options: &[&str]) -> Result<()
     Ok(())
 }
 
-/// Where the data of a member begin: a field of its superblock.
+/// Start of the data of a member: a field of its superblock.
 fn data_offset(file: &File) -> std::io::Result<u64> {
     let mut sectors = [0; 8];
     file.read_exact_at(&mut sectors, 4096 + 128)?;

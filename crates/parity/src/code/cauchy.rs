@@ -8,7 +8,7 @@ pub(super) const MAX_DATA: usize = 255;
 /// The most data columns and parities together: with one more, the last row has a pole.
 pub(super) const MAX_COLUMNS: usize = 257;
 
-/// What the data column with this exponent is multiplied by in parity `row`; `None` at a pole.
+/// Factor of the data column with this exponent in parity `row`; `None` at a pole.
 ///
 /// Row 0 is 1, row 1 is 2^e, and row j is `(1 + 2^(j-1)) / (2^-e + 2^(j-1))`.
 pub(super) fn coefficient(row: usize, exponent: usize) -> Option<u8> {

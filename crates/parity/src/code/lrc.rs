@@ -81,7 +81,7 @@ impl LrcShape {
         self.locality
     }
 
-    /// Whether a name without a locality means this shape.
+    /// Returns whether a name without a locality means this shape.
     #[must_use]
     pub fn is_default(&self) -> bool {
         Self::find(self.data, self.groups, self.globals, None) == Some(*self)

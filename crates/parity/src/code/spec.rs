@@ -19,7 +19,7 @@ enum Kind {
     Lrc(LrcShape),
 }
 
-/// Why a text names no code.
+/// A text that names no code.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ParseCodeError {
     /// It has another form.

@@ -7,8 +7,8 @@ use crate::linear::{Span, Vector};
 use crate::matrix::MAX_ROWS;
 use std::ops::Range;
 
-/// What the others may have held.
-struct Seen {
+/// A member that is not named, and the fills that it may have held.
+struct Other {
     column: usize,
     is_parity: bool,
     /// Its content repeats over the damaged runs.
@@ -36,18 +36,18 @@ pub fn fill_rival(
     let damaged = telling_runs_of(runs(len, |at| errors.iter().any(|error| error[at] != 0)), len)?;
     let others = (0..contents.len()).filter(|column| !named.contains(column));
     let others = others.filter(|column| check.column(*column).iter().any(|c| *c != 0));
-    let seen: Vec<Seen> = others
+    let seen: Vec<Other> = others
         .filter_map(|column| {
             let content = contents[column]?;
             assert_eq!(content.len(), len, "contents as long as the errors");
             let repeats = common_period(&damaged, |at| content[at]).is_some();
             let repeated = may_have_repeated(content, errors, &damaged);
-            Some(Seen { column, is_parity: parities.contains(&column), repeats, repeated })
+            Some(Other { column, is_parity: parities.contains(&column), repeats, repeated })
         })
         .collect();
     // With a parity among them either is enough, as parity follows from the others.
-    let either: Vec<&Seen> = seen.iter().filter(|seen| seen.repeats || seen.repeated).collect();
-    let both: Vec<&Seen> = seen.iter().filter(|seen| seen.repeats && seen.repeated).collect();
+    let either: Vec<&Other> = seen.iter().filter(|seen| seen.repeats || seen.repeated).collect();
+    let both: Vec<&Other> = seen.iter().filter(|seen| seen.repeats && seen.repeated).collect();
     let live = if either.len() >= size && either.iter().any(|seen| seen.is_parity) {
         either
     } else if both.len() >= size {
@@ -58,8 +58,8 @@ pub fn fill_rival(
     Some(Rival { columns: live.iter().map(|seen| seen.column).collect(), kind: RivalKind::Fill })
 }
 
-/// Whether a content plus a combination of the errors, with one factor for each over a run, not all
-/// of them zero, has a period in each run.
+/// Returns whether a content plus a combination of the errors, with one factor for each over a run,
+/// not all of them zero, has a period in each run.
 fn may_have_repeated(content: &[u8], errors: &[Vec<u8>], runs: &[Range<usize>]) -> bool {
     // More errors than an equation has room for are no block of a code.
     errors.len() >= MAX_ROWS

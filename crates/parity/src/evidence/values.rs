@@ -1,6 +1,6 @@
 //! Sets of byte values.
 
-/// Which of the 255 non-zero values occur.
+/// The set of the non-zero byte values that occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Values([u64; 4]);
 
@@ -9,7 +9,7 @@ impl Values {
         self.0[usize::from(value / 64)] |= 1 << (value % 64);
     }
 
-    /// How many occur.
+    /// Number of values that occur.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()

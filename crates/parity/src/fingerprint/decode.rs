@@ -34,7 +34,7 @@ pub struct BadStripe {
     pub rows: Vec<Planes>,
 }
 
-/// What the power sums of a batch say.
+/// Result of decoding the power sums of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decoded {
     /// Every row of every stripe holds.
@@ -47,7 +47,7 @@ pub enum Decoded {
 }
 
 impl PowerSums {
-    /// Which stripes of a batch of `batch` stripes are bad. `key` gives the key b of the stripe at
+    /// Finds the bad stripes of a batch of `batch` stripes. `key` gives the key b of the stripe at
     /// an index of the batch, the same that its hashes were added with.
     #[must_use]
     pub fn decode(&self, batch: u32, key: impl Fn(u32) -> u64) -> Decoded {

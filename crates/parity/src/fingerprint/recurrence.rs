@@ -71,7 +71,7 @@ pub(super) fn amplitudes(polynomial: &[u64], locators: &[u64], sequence: &[u64])
         .collect()
 }
 
-/// Whether the amplitudes at the locators give every term of the sequence.
+/// Returns whether the amplitudes at the locators give every term of the sequence.
 pub(super) fn explains(locators: &[u64], amplitudes: &[u64], sequence: &[u64]) -> bool {
     let mut terms = amplitudes.to_vec();
     sequence.iter().all(|s| {

@@ -142,7 +142,7 @@ impl PowerSums {
         }
     }
 
-    /// Whether every sum is zero.
+    /// Returns whether every sum is zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         self.sums.iter().all(Planes::is_zero)

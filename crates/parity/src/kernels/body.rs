@@ -24,7 +24,7 @@ use crate::matrix::Coefficient;
 /// Bytes between the place that is folded and the place that is asked for.
 const AHEAD: usize = 256;
 
-/// What becomes of folded rows.
+/// Uses of folded rows.
 pub(super) mod mode {
     /// Written to the outputs.
     pub(in super::super) const GENERATE: u8 = 0;

@@ -1,4 +1,4 @@
-//! What a kernel needs of an instruction set: one register's worth of bytes.
+//! Operations that a kernel needs of an instruction set, on one register's worth of bytes.
 
 use crate::matrix::Coefficient;
 
@@ -12,7 +12,7 @@ use crate::matrix::Coefficient;
 pub(super) unsafe trait Vector: Copy {
     /// Bytes of a register.
     const BYTES: usize;
-    /// Whether there are 32 registers rather than 16: how many accumulators fit.
+    /// Set for 32 registers rather than 16; decides how many accumulators fit.
     const MANY_REGISTERS: bool;
     /// A coefficient, ready to multiply by.
     type Factor: Copy;

@@ -9,7 +9,7 @@ use crate::linear::{Span, Vector, vector};
 /// only: the choices of t - 1 members there are more than are worth trying for one block.
 const MAX_TESTS: u64 = 1 << 24;
 
-/// What explains a block.
+/// Explanation of a block's syndromes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Explanation {
     /// This set, in order, and no other.

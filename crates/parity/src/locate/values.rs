@@ -1,11 +1,12 @@
-//! What the damage is, once it is known where.
+//! Values of damage at known columns.
 
 use crate::check_matrix::CheckMatrix;
 use crate::gf::add_scaled;
 use crate::linear::solve_for;
 
-/// What to XOR into each of the named columns so that every equation holds: one vector for each, as
-/// long as a syndrome row. `None` if nothing does, or where the equations do not determine it.
+/// Computes the bytes to XOR into each of the named columns so that every equation holds: one
+/// vector for each, as long as a syndrome row. `None` if no bytes do, or if the equations do not
+/// determine them.
 ///
 /// Gauss-Jordan on the named columns of H beside the identity gives T with `T * H_S = (I over 0)`.
 /// So the first rows of `T * syndromes` are the errors, and the others must be zero everywhere.

@@ -10,7 +10,7 @@ pub struct CompareStream<'s> {
     command: FaceCommand,
     data: &'s [u8],
     metadata: &'s [u8],
-    /// What the stored tuples say.
+    /// Result of the check of the stored tuples.
     stored: Result<(), Failure>,
     /// Checks the host's tuples, if it sends some.
     host: Option<CheckStream>,

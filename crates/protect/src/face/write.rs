@@ -5,7 +5,7 @@ use crate::command::Action;
 use crate::stream::{CheckStream, MakeStream};
 use crate::tuple::TupleBytes;
 
-/// What is done with tuples on their way to the store.
+/// Treatment of tuples on their way to the store.
 #[derive(Debug, Clone)]
 enum Way {
     /// They are checked, and stored as they come.

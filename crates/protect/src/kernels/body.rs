@@ -22,9 +22,9 @@ use std::marker::PhantomData;
 pub(super) trait Code {
     /// Its numbers.
     const POLYNOMIAL: &'static Polynomial;
-    /// Whether bits are reversed; if not, words are swapped.
+    /// Set if bits are reversed; if not, words are swapped.
     const REFLECTED: bool;
-    /// Whether `P'` has the term 1.
+    /// Set if `P'` has the term 1.
     const CONSTANT_TERM: bool;
 }
 
@@ -130,8 +130,8 @@ unsafe fn sum<V: Vector, C: Code, const COPY: bool>(src: *const u8, dst: *mut u8
     }
 }
 
-/// What a register before a message of `len` bytes adds to its sum: the register times the constant
-/// of the first word.
+/// The part of a register before a message of `len` bytes in the message's sum: the register times
+/// the constant of the first word.
 #[inline(always)]
 unsafe fn carried<C: Code>(register: u64, len: usize) -> Xmm {
     let constant = C::POLYNOMIAL.constants[(CHUNK - len) / 8];

@@ -27,8 +27,8 @@ impl<V: Affine> Sum for Lines<V> {
 
     #[inline(always)]
     unsafe fn sum<const COPY: bool>(src: *const u8, dst: *mut u8, len: usize) -> Xmm {
-        // What is no whole line goes in front: a line counts the lines after it. Four lines are
-        // worth the matrices.
+        // Bytes that fill no whole line go in front: a line counts the lines after it. Four lines
+        // are worth the matrices.
         let front = if len < 4 * V::BYTES { len } else { len % V::BYTES };
         // SAFETY: every access is at `front` or above and ends at `len` at most, or ends at `front`
         // at most; `src` and (if `COPY`) `dst` allow it by the contract. `constants` begins `len`

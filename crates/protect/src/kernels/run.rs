@@ -1,4 +1,4 @@
-//! What a kernel is called for.
+//! Jobs of a kernel.
 
 /// Blocks of one length at a fixed pitch.
 pub(super) struct Run {

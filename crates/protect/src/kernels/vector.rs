@@ -1,4 +1,4 @@
-//! What a kernel needs of an instruction set: one register's worth of words.
+//! Operations that a kernel needs of an instruction set, on one register's worth of words.
 
 use std::arch::x86_64::{
     __m128i, _mm_clmulepi64_si128, _mm_loadu_si128, _mm_set_epi64x, _mm_setzero_si128, _mm_shuffle_epi8,

@@ -19,7 +19,7 @@ pub struct CheckStream {
     fault: Option<Fault>,
 }
 
-/// What of an extended block is copied.
+/// The part of an extended block that is copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Copied {
     Nothing,
@@ -59,7 +59,7 @@ impl CheckStream {
         self.cursor.at
     }
 
-    /// How many data bytes the next `extended` bytes of extended blocks hold.
+    /// Number of data bytes in the next `extended` bytes of extended blocks.
     #[must_use]
     pub fn data_in(&self, extended: usize) -> usize {
         self.cursor.data_in(extended)
@@ -127,7 +127,7 @@ impl CheckStream {
         }
     }
 
-    /// Whether the guard of the present block will be looked at.
+    /// Returns whether the guard of the present block will be checked.
     fn wants_guard(&self) -> bool {
         self.checks.guard && self.fault.is_none()
     }

@@ -41,8 +41,8 @@ impl MakeStream {
         self.cursor.at
     }
 
-    /// How many bytes of extended blocks the next `data` bytes of data make. The metadata of a
-    /// block comes with its last byte of data.
+    /// Number of bytes of extended blocks that the next `data` bytes of data make. The metadata of
+    /// a block comes with its last byte of data.
     ///
     /// # Panics
     /// If the next byte of the stream is one of metadata: an [`overwrite`](Self::overwrite) or
@@ -202,8 +202,8 @@ impl MakeStream {
         tags.tuple(format, block, guard).encode(format)
     }
 
-    /// How many whole blocks of `data` bytes and `metadata` bytes the kernels can do in one call:
-    /// only at a block's start, and only if data and covered metadata are in one piece.
+    /// Number of whole blocks of `data` bytes and `metadata` bytes that the kernels can do in one
+    /// call: only at a block's start, and only if data and covered metadata are in one piece.
     fn whole_blocks(&self, blocks: usize, in_one_piece: bool) -> usize {
         if self.cursor.at == 0 && in_one_piece { blocks.min(BATCH) } else { 0 }
     }

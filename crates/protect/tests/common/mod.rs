@@ -1,5 +1,5 @@
-//! What the tests share: a second implementation of guards and tuples, written from the tables of
-//! the specification, a bit at a time. It shares no code with the crate.
+//! Code that the tests share: a second implementation of guards and tuples, written from the tables
+//! of the specification, a bit at a time. It shares no code with the crate.
 
 #![allow(dead_code, clippy::allow_attributes, reason = "each test file uses a part of it")]
 

@@ -80,7 +80,7 @@ pub enum AssemblyError {
         newest: u64,
         /// The level.
         level: Level,
-        /// Whether the others can be checked without it.
+        /// True if the others can be checked without it.
         spare: bool,
     },
     /// A device that is a member by its own superblock, although the array has continued without
@@ -101,7 +101,7 @@ pub enum AssemblyError {
     Reshaping {
         /// A device whose superblock says so.
         device: String,
-        /// How far it has come, in sectors of the array.
+        /// Progress, in sectors of the array.
         position: u64,
     },
     /// Parity is being built.
@@ -111,9 +111,9 @@ pub enum AssemblyError {
     Resyncing {
         /// The device with the newest superblock.
         device: String,
-        /// How far it has come.
+        /// Progress.
         at: Sectors,
-        /// How far it has to go.
+        /// Size of the whole task.
         size: Sectors,
     },
     /// So many members are missing that no parity is left to check.
@@ -135,8 +135,8 @@ pub enum AssemblyError {
 }
 
 impl AssemblyError {
-    /// Whether the cause may be that md is writing superblocks, one member after another: then the
-    /// error disappears when they are read again.
+    /// Returns whether the cause may be that md is writing superblocks, one member after another:
+    /// then the error disappears when they are read again.
     #[must_use]
     pub const fn may_pass(&self) -> bool {
         matches!(
@@ -194,7 +194,7 @@ pub enum Note {
     JournalPending {
         /// The journal.
         device: String,
-        /// How many stripes.
+        /// Number of stripes.
         stripes: u64,
     },
     /// The journal cannot be judged.
@@ -202,7 +202,7 @@ pub enum Note {
     JournalUnknown {
         /// The journal.
         device: String,
-        /// Why not.
+        /// The rule that is broken.
         why: &'static str,
     },
     /// A partial parity log cannot be read.
@@ -210,7 +210,7 @@ pub enum Note {
     PplUnreadable {
         /// The member.
         device: String,
-        /// Why not.
+        /// The problem.
         why: String,
     },
     /// A bitmap missed changes.
@@ -232,7 +232,7 @@ pub enum Note {
     BadBlockLogUnread {
         /// The spare or faulty device.
         device: String,
-        /// Why not.
+        /// The problem.
         why: String,
     },
     /// A device that was removed; another one now has its number in the array.
@@ -272,7 +272,7 @@ pub enum Note {
         device: String,
         /// Up to where it is good.
         valid: Sectors,
-        /// What there is.
+        /// The size present.
         size: Sectors,
     },
 }

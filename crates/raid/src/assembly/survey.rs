@@ -113,8 +113,8 @@ impl Survey {
         empty.map(|(role, _)| Role(role as u16)).collect()
     }
 
-    /// Whether some stripe can be checked with the present members. A member of a mirror that is
-    /// being rebuilt does not count as present.
+    /// Returns whether some stripe can be checked with the present members. A member of a mirror
+    /// that is being rebuilt does not count as present.
     pub(crate) fn is_checkable(&self) -> bool {
         let missing_roles = self.missing_roles();
         let mut missing: Vec<usize> = missing_roles.iter().map(|role| role.index()).collect();
@@ -271,7 +271,7 @@ impl Survey {
         Some(AssemblyError::Disagree { device, field, found, other, expected })
     }
 
-    /// Whether the layout of copies or chunks is supported.
+    /// Reports a layout of copies or chunks that is not supported.
     fn arrangement(&mut self) {
         let newest = self.newest_device();
         let error = self.newest().arrangement().err();
@@ -398,12 +398,12 @@ impl Survey {
         }
     }
 
-    /// Whether writes may be, or have been, under way.
+    /// Returns whether writes may be, or have been, under way.
     pub(crate) fn unclean(&self) -> bool {
         self.newest().resync == Resync::Unclean
     }
 
-    /// Whether the members record where writes may be under way.
+    /// Returns whether the members record where writes may be under way.
     pub(crate) fn tracked(&self) -> bool {
         let mut members = self.members();
         members.any(|(_, m)| m.record.bitmap.is_some() || m.record.ppl.is_some())

@@ -84,7 +84,7 @@ impl Evidence {
         out
     }
 
-    /// Whether the verdict assumes that two members are not hit in the very same bytes.
+    /// Returns whether the verdict assumes that two members are not hit in the very same bytes.
     #[must_use]
     pub fn assumes_one_hit(&self) -> bool {
         !self.enough && self.is_small()
@@ -117,8 +117,8 @@ impl Evidence {
         self
     }
 
-    /// Whether `next`, of the block after, may share a finding: one run that crosses the border, or
-    /// the same side of R12.
+    /// Returns whether `next`, of the block after, may share a finding: one run that crosses the
+    /// border, or the same side of R12.
     pub(super) fn joins(&self, next: &Self) -> bool {
         self.partly_unread == next.partly_unread
             && (self.rivals > 0) == (next.rivals > 0)
@@ -231,8 +231,8 @@ pub(super) fn of_block(
     Some(Found { evidence, rivals, is_chance })
 }
 
-/// Whether every pair of members explains everything, as in RAID-6: two equations, of which any two
-/// columns are independent. Of a matrix of which nothing is known, that is assumed.
+/// Returns whether every pair of members explains everything, as in RAID-6: two equations, of which
+/// any two columns are independent. Of a matrix of which nothing is known, that is assumed.
 fn has_pairs(check: &CheckMatrix) -> bool {
     check.rows() == 2 && check.any_independent() != 1
 }

@@ -9,7 +9,7 @@ const PIECE: u64 = 4096;
 /// Bytes at the start that most formats begin with.
 const HEAD: u64 = 2 * PIECE;
 
-/// Some of the bytes of a disk or partition. What cannot be read, or lies outside, is zero.
+/// Some of the bytes of a disk or partition. Bytes that cannot be read, or lie outside, are zero.
 pub(super) struct Disk<'d> {
     device: &'d dyn ReadAt,
     range: Range<u64>,
@@ -66,7 +66,7 @@ impl Tail {
         self.0.len().checked_sub(from_end).map_or(&[], |at| &self.0[at..])
     }
 
-    /// Whether `mark` stands at one of these places, in bytes before the end.
+    /// Returns whether `mark` stands at one of these places, in bytes before the end.
     pub(super) fn has(&self, mark: &[u8], places: &[usize]) -> bool {
         places.iter().any(|from_end| self.at(*from_end).starts_with(mark))
     }

@@ -4,7 +4,7 @@
 //! LUKS specifications, and Microsoft's of FAT, exFAT and NTFS.
 
 use super::disk::Disk;
-use super::{Kind, Signature};
+use super::{ContentKind, Signature};
 use crate::bytes::{array, u16_at, u32_at, u64_at};
 use std::ops::Range;
 
@@ -18,19 +18,19 @@ const BTRFS: u64 = 64 << 10;
 const BCACHE: [u8; 16] =
     [0xC6, 0x85, 0x73, 0xF6, 0x4E, 0x1A, 0x45, 0xCA, 0x82, 0x65, 0xF5, 0x7F, 0x48, 0xBA, 0x6D, 0x81];
 
-/// What is found at the start of a disk or partition.
+/// Finds the file systems at the start of a disk or partition.
 pub(super) fn find(disk: &Disk<'_>) -> Vec<Signature> {
     let head = disk.head();
     let of = [fat, exfat, ntfs, luks, xfs, ext, f2fs, swap];
     let mut found: Vec<Signature> = of.into_iter().filter_map(|format| format(head)).collect();
     if head[4096 + 24..].starts_with(&BCACHE) {
-        found.push(Signature::new(Kind::Bcache, Some(uuid(head, 4096 + 40)), None));
+        found.push(Signature::new(ContentKind::Bcache, Some(uuid(head, 4096 + 40)), None));
     }
     if head.starts_with(b"integrt\0") {
-        found.push(Signature::new(Kind::Integrity, None, None));
+        found.push(Signature::new(ContentKind::Integrity, None, None));
     }
     if head.starts_with(b"SPDKRAID") {
-        found.push(Signature::new(Kind::Spdk, None, None));
+        found.push(Signature::new(ContentKind::Spdk, None, None));
     }
     found.extend(btrfs(disk));
     found
@@ -44,7 +44,7 @@ pub(super) fn uuid(bytes: &[u8], at: usize) -> String {
     parts.map(hex).join("-")
 }
 
-/// Whether sector 0 is the boot sector of a file system rather than a partition table.
+/// Returns whether sector 0 is the boot sector of a file system rather than a partition table.
 pub(super) fn is_boot_sector(head: &[u8]) -> bool {
     fat(head).is_some() || exfat(head).is_some() || ntfs(head).is_some()
 }
@@ -65,7 +65,7 @@ fn fat(head: &[u8]) -> Option<Signature> {
     };
     let serial = u32_at(head, serial_at);
     let id = format!("{:04X}-{:04X}", serial >> 16, serial & 0xFFFF);
-    Some(Signature::new(Kind::Fat, Some(id), Some(sectors * sector)))
+    Some(Signature::new(ContentKind::Fat, Some(id), Some(sectors * sector)))
 }
 
 fn exfat(head: &[u8]) -> Option<Signature> {
@@ -75,7 +75,7 @@ fn exfat(head: &[u8]) -> Option<Signature> {
     let bytes = 1_u64.checked_shl(u32::from(head[108]))?.checked_mul(u64_at(head, 72))?;
     let serial = u32_at(head, 100);
     Some(Signature::new(
-        Kind::Exfat,
+        ContentKind::Exfat,
         Some(format!("{:04X}-{:04X}", serial >> 16, serial & 0xFFFF)),
         Some(bytes),
     ))
@@ -87,7 +87,7 @@ fn ntfs(head: &[u8]) -> Option<Signature> {
     }
     // The last sector, the copy of the first, is not counted.
     let bytes = u64_at(head, 40).saturating_add(1).saturating_mul(u64::from(u16_at(head, 11)));
-    Some(Signature::new(Kind::Ntfs, Some(format!("{:016X}", u64_at(head, 72))), Some(bytes)))
+    Some(Signature::new(ContentKind::Ntfs, Some(format!("{:016X}", u64_at(head, 72))), Some(bytes)))
 }
 
 fn luks(head: &[u8]) -> Option<Signature> {
@@ -97,7 +97,7 @@ fn luks(head: &[u8]) -> Option<Signature> {
     // It holds what the device has behind its header, and does not say how much that is.
     let id = &head[168..208];
     let id: String = id.iter().take_while(|b| b.is_ascii_graphic()).map(|b| char::from(*b)).collect();
-    Some(Signature::new(Kind::Luks, Some(id), None))
+    Some(Signature::new(ContentKind::Luks, Some(id), None))
 }
 
 fn xfs(head: &[u8]) -> Option<Signature> {
@@ -106,7 +106,7 @@ fn xfs(head: &[u8]) -> Option<Signature> {
     }
     let block = u32::from_be_bytes(array(head, 4));
     let bytes = u64::from_be_bytes(array(head, 8)).saturating_mul(u64::from(block));
-    Some(Signature::new(Kind::Xfs, Some(uuid(head, 32)), Some(bytes)))
+    Some(Signature::new(ContentKind::Xfs, Some(uuid(head, 32)), Some(bytes)))
 }
 
 fn ext(head: &[u8]) -> Option<Signature> {
@@ -123,7 +123,7 @@ fn ext(head: &[u8]) -> Option<Signature> {
     let blocks = high << 32 | u64::from(u32_at(head, AT + 4));
     // Blocks of 1 to 64 KiB.
     let bytes = (shift <= 6).then(|| blocks.saturating_mul(1024 << shift))?;
-    Some(Signature::new(Kind::Ext, Some(uuid(head, AT + 104)), Some(bytes)))
+    Some(Signature::new(ContentKind::Ext, Some(uuid(head, AT + 104)), Some(bytes)))
 }
 
 fn f2fs(head: &[u8]) -> Option<Signature> {
@@ -132,7 +132,7 @@ fn f2fs(head: &[u8]) -> Option<Signature> {
         return None;
     }
     let bytes = 1_u64.checked_shl(u32_at(head, AT + 16))?.checked_mul(u64_at(head, AT + 36))?;
-    Some(Signature::new(Kind::F2fs, Some(uuid(head, AT + 108)), Some(bytes)))
+    Some(Signature::new(ContentKind::F2fs, Some(uuid(head, AT + 108)), Some(bytes)))
 }
 
 fn swap(head: &[u8]) -> Option<Signature> {
@@ -141,7 +141,7 @@ fn swap(head: &[u8]) -> Option<Signature> {
         return None;
     }
     let bytes = (u64::from(u32_at(head, 1028)) + 1) * PAGE;
-    Some(Signature::new(Kind::Swap, Some(uuid(head, 1036)), Some(bytes)))
+    Some(Signature::new(ContentKind::Swap, Some(uuid(head, 1036)), Some(bytes)))
 }
 
 fn btrfs(disk: &Disk<'_>) -> Option<Signature> {
@@ -151,7 +151,11 @@ fn btrfs(disk: &Disk<'_>) -> Option<Signature> {
     if !bytes[64..].starts_with(b"_BHRfS_M") || u64_at(&bytes, 48) != BTRFS {
         return None;
     }
-    Some(Signature::new(Kind::Btrfs, Some(uuid(&bytes, DEVICE + 66)), Some(u64_at(&bytes, DEVICE + 8))))
+    Some(Signature::new(
+        ContentKind::Btrfs,
+        Some(uuid(&bytes, DEVICE + 66)),
+        Some(u64_at(&bytes, DEVICE + 8)),
+    ))
 }
 
 /// A device of ZFS. It says nothing of its size where that could be read without its lists of names
@@ -159,5 +163,5 @@ fn btrfs(disk: &Disk<'_>) -> Option<Signature> {
 pub(super) fn zfs(disk: &Disk<'_>) -> Option<Signature> {
     let ring = disk.read(ZFS.start, (ZFS.end - ZFS.start) as usize);
     let begins = |entry: &[u8]| [UBERBLOCK, UBERBLOCK.swap_bytes()].contains(&u64_at(entry, 0));
-    ring.chunks(1024).any(begins).then(|| Signature::new(Kind::Zfs, None, None))
+    ring.chunks(1024).any(begins).then(|| Signature::new(ContentKind::Zfs, None, None))
 }

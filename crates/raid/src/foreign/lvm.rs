@@ -5,7 +5,7 @@
 use std::iter::from_fn;
 
 use super::disk::Disk;
-use super::{Kind, Signature};
+use super::{ContentKind, Signature};
 use crate::bytes::{array, u32_at, u64_at};
 
 /// The label stands in one of the first four sectors.
@@ -32,7 +32,7 @@ pub(super) fn find(disk: &Disk<'_>) -> Option<Signature> {
     // Groups of 6, 4, 4, 4, 4, 4 and 6 characters.
     let ends = [0, 6, 10, 14, 18, 22, 26, 32];
     let id = ends.windows(2).map(|part| &id[part[0]..part[1]]).collect::<Vec<_>>().join("-");
-    let mut found = Signature::new(Kind::Lvm, Some(id), Some(u64_at(header, 32)));
+    let mut found = Signature::new(ContentKind::Lvm, Some(id), Some(u64_at(header, 32)));
     found.name = group(disk, header);
     Some(found)
 }

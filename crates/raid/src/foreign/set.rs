@@ -1,10 +1,10 @@
-//! What the members of one array hold beside its superblocks, seen together.
+//! Contents that the members of one array hold in addition to its superblocks, seen together.
 
 use std::fmt;
 
 use pumice_units::{Role, StripeIndex};
 
-use super::{Kind, Signature};
+use super::{ContentKind, Signature};
 use crate::geometry::Geometry;
 use crate::metadata::Metadata;
 use crate::superblock::Superblock;
@@ -16,7 +16,7 @@ pub struct Strangers {
     pub metadata: Metadata,
     /// A device.
     pub device: String,
-    /// What it holds.
+    /// The content.
     pub found: Signature,
     /// Another device, with another of the same kind; `None` if the first is enough.
     pub other: Option<(String, Signature)>,
@@ -69,7 +69,7 @@ pub fn strangers<'m>(
             other: other.map(|(device, found)| (device.to_owned(), found.clone())),
         };
         for found in foreign {
-            if begins > 0 && matches!(found.kind, Kind::Dos | Kind::Gpt) {
+            if begins > 0 && matches!(found.kind, ContentKind::Dos | ContentKind::Gpt) {
                 return Some(report(found, None));
             }
             let differs = |(_, other): &&(&str, &Signature)| other.kind == found.kind && other.id != found.id;

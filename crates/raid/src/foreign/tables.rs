@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::disk::Disk;
 use super::filesystems::{is_boot_sector, uuid};
-use super::{Claim, Kind, Signature, at_start};
+use super::{Claim, ContentKind, Signature, at_start};
 use crate::bytes::{u32_at, u64_at};
 use crate::metadata::Metadata;
 use crate::superblock::MAGIC;
@@ -79,7 +79,7 @@ fn dos_entries(sector: &[u8]) -> Option<Vec<Entry>> {
 }
 
 fn dos(disk: &Disk<'_>, head: &[u8], entries: &[Entry]) -> Signature {
-    let mut found = Signature::new(Kind::Dos, Some(format!("{:08x}", u32_at(head, 440))), None);
+    let mut found = Signature::new(ContentKind::Dos, Some(format!("{:08x}", u32_at(head, 440))), None);
     let mut claim = |bytes: Range<u64>, partition: u32| {
         let holds = holds(&disk.part(&bytes));
         found.claims.push(Claim { bytes, partition: Some(partition), holds });
@@ -124,7 +124,7 @@ fn gpt(disk: &Disk<'_>, sector: usize, header: &[u8]) -> Option<Signature> {
     let bytes = |lba: u64| lba.saturating_mul(sector);
     // The header's own sector and that of the other copy: one of them is the disk's last.
     let last = u64_at(header, 24).max(u64_at(header, 32));
-    let mut found = Signature::new(Kind::Gpt, Some(uuid(&mixed_endian(header, 56), 0)), None);
+    let mut found = Signature::new(ContentKind::Gpt, Some(uuid(&mixed_endian(header, 56), 0)), None);
     let (count, size) = (u32_at(header, 80).min(ENTRIES), u32_at(header, 84) as usize);
     if (128..=4096).contains(&size) {
         let entries = disk.read(bytes(u64_at(header, 72)), count as usize * size);
@@ -150,11 +150,11 @@ fn mixed_endian(bytes: &[u8], at: usize) -> [u8; 16] {
 }
 
 /// The first format that is found in a partition.
-fn holds(partition: &Disk<'_>) -> Option<Kind> {
+fn holds(partition: &Disk<'_>) -> Option<ContentKind> {
     if let Some(found) = at_start(partition).first() {
         return Some(found.kind);
     }
     let places = Metadata::ALL.iter().filter_map(|format| format.super_offset(partition.bytes()));
     let is_md = |place: u64| u32_at(&partition.read(place, 512), 0) == MAGIC;
-    places.into_iter().any(is_md).then_some(Kind::Md)
+    places.into_iter().any(is_md).then_some(ContentKind::Md)
 }

@@ -35,7 +35,7 @@ impl Geometry {
         (Role(p), (self.level == Level::Raid6).then_some(Role(q)))
     }
 
-    /// Whether the data members are counted from the one after parity on.
+    /// Returns whether the data members are counted from the one after parity on.
     const fn wraps(&self) -> bool {
         matches!(
             self.layout,

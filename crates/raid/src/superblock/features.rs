@@ -51,7 +51,7 @@ impl Features {
         "raid0-layout",
     ];
 
-    /// Whether any of `bits` is set.
+    /// Returns whether any of `bits` is set.
     #[must_use]
     pub const fn has(self, bits: u32) -> bool {
         self.0 & bits != 0

@@ -5,7 +5,7 @@ use crate::devices::{Sparse, make, parse, records, spec};
 use pumice_raid::assembly::AgainError;
 use pumice_raid::journal::Journal;
 use pumice_raid::layout::Level;
-use pumice_raid::plan::{Extent, Kind, SkipReason};
+use pumice_raid::plan::{Extent, SkipReason, Treatment};
 use pumice_raid::superblock::v1::V1;
 use pumice_raid::{Array, FormatSpec, MemberRecord, Metadata, ReadAt, assemble, probe};
 use pumice_units::Role;
@@ -50,13 +50,13 @@ fn with_roles<'d, D: ReadAt>(array: &Array, devices: &'d [D]) -> Vec<(Role, &'d 
     members.map(|member| (member.role, device(&member.device) as &dyn ReadAt)).collect()
 }
 
-/// What a scrub compares.
+/// The extents that a scrub compares, and each member with its valid stripes.
 fn compared(array: &Array) -> (Vec<Extent>, Vec<Option<(String, u64)>>) {
     let member = |m: &pumice_raid::assembly::Member| (m.device.clone(), m.valid_stripes(array.geometry()));
     (array.plan(0..u64::MAX).collect(), array.members().iter().map(|m| m.as_ref().map(member)).collect())
 }
 
-/// What is on the journal, read again.
+/// The record of the journal, read again.
 fn journal(array: &Array, devices: &[Sparse]) -> Option<MemberRecord> {
     let device = array.journal_device()?;
     array.read_journal_again(&devices[device[1..].parse::<usize>().unwrap()])
@@ -117,7 +117,7 @@ fn writes_that_began_since_are_seen() {
         let mut running = assemble(records(&devices)).unwrap();
         running.assume_running();
         let again = running.read_again(&with_roles(&running, &devices), None).unwrap();
-        let named = |array: &Array| array.plan(0..u64::MAX).any(|extent| extent.kind != Kind::Check);
+        let named = |array: &Array| array.plan(0..u64::MAX).any(|extent| extent.kind != Treatment::Check);
         assert!(!named(&running), "writes under way are no reason to leave stripes out");
         assert_eq!(named(&again), bitmap, "the bitmap is heeded when findings are judged");
         assert_eq!(compared(&again).1, compared(&running).1);
@@ -199,10 +199,13 @@ fn a_journal_is_read_again_and_believed_only_while_its_tail_stands() {
         let again = then.read_again(&with_roles(&then, &devices), journal).unwrap();
         again.plan(0..u64::MAX).map(|extent| (extent.stripes, extent.kind)).collect::<Vec<_>>()
     };
-    let all_left = [(0..368, Kind::Skip(SkipReason::JournalPending))];
+    let all_left = [(0..368, Treatment::Skip(SkipReason::JournalPending))];
     assert_eq!(plan(None), all_left, "without it nothing can be said");
-    let held =
-        [(0..133, Kind::Check), (133..134, Kind::Skip(SkipReason::JournalPending)), (134..368, Kind::Check)];
+    let held = [
+        (0..133, Treatment::Check),
+        (133..134, Treatment::Skip(SkipReason::JournalPending)),
+        (134..368, Treatment::Check),
+    ];
     assert_eq!(plan(journal(&then, &devices)), held);
     let device: usize = then.journal_device().unwrap()[1..].parse().unwrap();
     let moving = |times| {

@@ -15,7 +15,7 @@ fn set(level: Level, disks: usize) -> Set {
     records(&make(&spec(Metadata::V1_2, level, disks)))
 }
 
-/// What inspection finds wrong.
+/// Problems that inspection finds.
 fn problems(set: &Set) -> Vec<String> {
     let probed = set.iter().map(|(d, r)| (d.clone(), Ok(Some(r.clone())))).collect();
     InspectReport::new(probed).unwrap().problems

@@ -111,7 +111,7 @@ pub(crate) fn make(spec: &FormatSpec) -> Vec<Sparse> {
     devices.collect()
 }
 
-/// What a probe of each device finds, named m0, m1, …
+/// Records of the devices, as a probe finds them, named m0, m1, …
 pub(crate) fn records(devices: &[Sparse]) -> Vec<(String, MemberRecord)> {
     let probed = devices.iter().map(|device| probe(device).unwrap().expect("a superblock"));
     probed.enumerate().map(|(i, record)| (format!("m{i}"), record)).collect()

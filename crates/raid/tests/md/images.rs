@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 
 use pumice_parity::gf;
 use pumice_raid::assembly::State;
-use pumice_raid::plan::{Extent, Kind};
+use pumice_raid::plan::{Extent, Treatment};
 use pumice_raid::superblock::Position;
 use pumice_raid::{Array, InspectReport, MemberRecord, Metadata, ReadAt, assemble, probe};
 use pumice_units::{Role, StripeIndex};
@@ -151,7 +151,7 @@ fn content_has_its_hash_and_every_parity_row_holds() {
         assert_eq!(array.state(), State::Clean, "{place}");
         assert_eq!(array.notes(), [], "{place}");
         let geometry = *array.geometry().parity().unwrap();
-        let whole = Extent { stripes: 0..geometry.stripes(), kind: Kind::Check };
+        let whole = Extent { stripes: 0..geometry.stripes(), kind: Treatment::Check };
         assert_eq!(array.plan(0..u64::MAX).collect::<Vec<_>>(), [whole], "{place}");
 
         let text = fs::read_to_string(about.join("array.txt")).unwrap();

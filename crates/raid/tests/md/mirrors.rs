@@ -40,8 +40,8 @@ impl Shape {
         }
     }
 
-    /// Where a role goes in the next far copy of its row: `near` places on, within its set. The
-    /// last set takes the roles that are left over.
+    /// The role of the next far copy of a row: `near` places on, within its set. The last set takes
+    /// the roles that are left over.
     fn rotated(self, role: u64) -> u64 {
         let set = self.set();
         let last = self.roles / set - 1;
@@ -71,8 +71,8 @@ impl Shape {
         out
     }
 
-    /// Whether md itself cannot keep such an array: copies on one member, or a near copy that wraps
-    /// into rows, or sets, of others.
+    /// Returns whether md itself cannot keep such an array: copies on one member, or a near copy
+    /// that wraps into rows, or sets, of others.
     fn is_unsound(self) -> bool {
         let members =
             |places: &Vec<(u64, u64)>| places.iter().map(|(role, _)| *role).collect::<BTreeSet<_>>();

@@ -1,5 +1,5 @@
-//! Which stripes are checked: every source of doubt alone and together, against a plain
-//! stripe-by-stripe reckoning.
+//! Stripes to check: every source of doubt alone and together, against a plain stripe-by-stripe
+//! reckoning.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::devices::{make, records, spec};
 use pumice_raid::area::Area;
 use pumice_raid::bitmap::{Bitmap, Header, LOCKLESS_START, MAGIC};
 use pumice_raid::layout::Level;
-use pumice_raid::plan::{Extent, Kind, SkipReason};
+use pumice_raid::plan::{Extent, SkipReason, Treatment};
 use pumice_raid::ppl::{Entry, Ppl};
 use pumice_raid::superblock::Resync;
 use pumice_raid::{Array, MemberRecord, Metadata, assemble};
@@ -37,18 +37,18 @@ fn bitmap(version: u32, chunk_bytes: u32, states: Vec<u8>, events: u64) -> Bitma
     Bitmap::new(header, states, events).unwrap()
 }
 
-fn plan(array: &Array) -> Vec<(u64, u64, Kind)> {
+fn plan(array: &Array) -> Vec<(u64, u64, Treatment)> {
     array.plan(0..u64::MAX).map(|e| (e.stripes.start, e.stripes.end, e.kind)).collect()
 }
 
-const fn skip(reason: SkipReason) -> Kind {
-    Kind::Skip(reason)
+const fn skip(reason: SkipReason) -> Treatment {
+    Treatment::Skip(reason)
 }
 
 #[test]
 fn a_clean_array_is_checked_whole_and_ranges_are_clipped() {
     let array = assemble(set(Level::Raid5, 4)).unwrap();
-    assert_eq!(plan(&array), [(0, STRIPES, Kind::Check)]);
+    assert_eq!(plan(&array), [(0, STRIPES, Treatment::Check)]);
     let part =
         |start, end| array.plan(start..end).map(|e| (e.stripes.start, e.stripes.end)).collect::<Vec<_>>();
     assert_eq!(part(10, 20), [(10, 20)]);
@@ -77,9 +77,9 @@ fn bad_blocks_touch_whole_stripes_and_count_from_the_device() {
         plan(&array),
         [
             (0, 1, bad),
-            (1, 2, Kind::Check),
+            (1, 2, Treatment::Check),
             (2, 5, bad),
-            (5, STRIPES - 1, Kind::Check),
+            (5, STRIPES - 1, Treatment::Check),
             (STRIPES - 1, STRIPES, bad),
         ]
     );
@@ -100,19 +100,19 @@ fn a_member_in_rebuilding_divides_the_array() {
     let lost = skip(SkipReason::Recovering);
     // In the middle of a stripe: that stripe is not whole.
     let array = recovering(Level::Raid5, 4, &[(1, 10 * CHUNK + 7)], None);
-    assert_eq!(plan(&array), [(0, 10, Kind::Check), (10, STRIPES, lost)]);
+    assert_eq!(plan(&array), [(0, 10, Treatment::Check), (10, STRIPES, lost)]);
     let array = recovering(Level::Raid6, 5, &[(1, 10 * CHUNK)], None);
-    assert_eq!(plan(&array), [(0, 10, Kind::Check), (10, STRIPES, Kind::Check)]);
+    assert_eq!(plan(&array), [(0, 10, Treatment::Check), (10, STRIPES, Treatment::Check)]);
     let array = recovering(Level::Raid6, 5, &[(1, 10 * CHUNK), (2, 20 * CHUNK)], None);
-    assert_eq!(plan(&array), [(0, 10, Kind::Check), (10, 20, Kind::Check), (20, STRIPES, lost)]);
+    assert_eq!(plan(&array), [(0, 10, Treatment::Check), (10, 20, Treatment::Check), (20, STRIPES, lost)]);
     assert_eq!(array.absent(StripeIndex(15)).len(), 1);
     let array = recovering(Level::Raid6, 5, &[(1, 10 * CHUNK)], Some(4));
-    assert_eq!(plan(&array), [(0, 10, Kind::Check), (10, STRIPES, lost)]);
+    assert_eq!(plan(&array), [(0, 10, Treatment::Check), (10, STRIPES, lost)]);
     // From the start, and with an offset that means the end.
     let array = recovering(Level::Raid5, 4, &[(1, 0)], None);
     assert_eq!(plan(&array), [(0, STRIPES, lost)]);
     let array = recovering(Level::Raid5, 4, &[(1, u64::MAX)], None);
-    assert_eq!(plan(&array), [(0, STRIPES, Kind::Check)]);
+    assert_eq!(plan(&array), [(0, STRIPES, Treatment::Check)]);
 }
 
 #[test]
@@ -124,14 +124,14 @@ fn bits_of_any_member_count_while_the_array_is_not_clean() {
         states[0] = byte;
         set[i].1.bitmap = Some(bitmap(4, 256 << 10, states, 1));
     }
-    assert_eq!(plan(&assemble(set.clone()).unwrap()), [(0, STRIPES, Kind::Check)]);
+    assert_eq!(plan(&assemble(set.clone()).unwrap()), [(0, STRIPES, Treatment::Check)]);
     for (_, record) in &mut set {
         record.superblock.resync = Resync::Unclean;
     }
     let dirty = skip(SkipReason::Dirty);
     assert_eq!(
         plan(&assemble(set).unwrap()),
-        [(0, 4, Kind::Check), (4, 12, dirty), (12, STRIPES, Kind::Check)]
+        [(0, 4, Treatment::Check), (4, 12, dirty), (12, STRIPES, Treatment::Check)]
     );
 }
 
@@ -149,7 +149,7 @@ fn lockless_states_always_count() {
             (0, 8, skip(SkipReason::NeverWritten)),
             (8, 12, skip(SkipReason::Dirty)),
             (12, 20, skip(SkipReason::Syncing)),
-            (20, STRIPES, Kind::Check),
+            (20, STRIPES, Treatment::Check),
         ]
     );
 }
@@ -159,7 +159,7 @@ fn an_unreadable_parity_log_stands_for_everything() {
     let mut set = set(Level::Raid5, 4);
     let broken = pumice_raid::ppl::Header::parse(&[0; 4096], pumice_raid::Uuid([0; 16])).unwrap_err();
     set[2].1.ppl = Some(Ppl::Unreadable(broken));
-    assert_eq!(plan(&assemble(set.clone()).unwrap()), [(0, STRIPES, Kind::Check)]);
+    assert_eq!(plan(&assemble(set.clone()).unwrap()), [(0, STRIPES, Treatment::Check)]);
     for (_, record) in &mut set {
         record.superblock.resync = Resync::Unclean;
     }
@@ -226,12 +226,12 @@ proptest! {
         for pair in extents.windows(2) {
             // Maximal: neighbours differ, unless a member's absence begins between them.
             let differs = pair[0].kind != pair[1].kind;
-            prop_assert!(differs || (pair[0].kind == Kind::Check && cut == Some(pair[1].stripes.start)));
+            prop_assert!(differs || (pair[0].kind == Treatment::Check && cut == Some(pair[1].stripes.start)));
         }
         for extent in extents {
             prop_assert_eq!(extent.stripes.start, at);
             for stripe in extent.stripes.clone() {
-                let kind = expected.get(&stripe).map_or(Kind::Check, |reason| Kind::Skip(*reason));
+                let kind = expected.get(&stripe).map_or(Treatment::Check, |reason| Treatment::Skip(*reason));
                 prop_assert_eq!(kind, extent.kind, "stripe {}", stripe);
                 prop_assert_eq!(array.absent(StripeIndex(stripe)).len(), usize::from(cut.is_some_and(|c| stripe >= c)));
             }

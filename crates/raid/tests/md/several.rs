@@ -64,7 +64,7 @@ fn a_newer_superblock_is_not_outvoted() {
     assert_eq!(found[1], Some(Metadata::V1_2));
 }
 
-/// Which of several counts does not make it the device's own.
+/// The choice among several superblocks does not make one the device's own.
 #[test]
 fn a_superblock_that_the_others_decide_for_is_still_another_ones() {
     let ours = spec(Metadata::V1_0, Level::Raid5, 4);

@@ -294,7 +294,7 @@ fn as_mirror(bytes: &[u8], metadata: Metadata) -> Vec<u8> {
     superblock.encode()
 }
 
-/// What the machine was last used for: the array, if it was one of whole disks.
+/// Builds the disks. Returns the last use of the machine: the array, if it was one of whole disks.
 fn build(draw: &mut Draw, disks: &mut [Sparse]) -> (Vec<Use>, Option<Uuid>) {
     let mut uses = Vec::new();
     let mut last = None;

@@ -6,7 +6,7 @@ use crate::devices::{parse, records};
 use pumice_raid::assembly::{Note, State};
 use pumice_raid::bitmap::Region;
 use pumice_raid::inspect::MemberState;
-use pumice_raid::plan::{Kind, SkipReason};
+use pumice_raid::plan::{SkipReason, Treatment};
 use pumice_raid::ppl::Ppl;
 use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::v1::{MAX_BYTES, V1};
@@ -41,8 +41,8 @@ fn without(mut set: Vec<(String, MemberRecord)>, device: &str) -> Vec<(String, M
 /// The runs of stripes that are skipped.
 fn skips(array: &Array) -> Vec<(Range<u64>, SkipReason)> {
     let skipped = array.plan(0..u64::MAX).filter_map(|extent| match extent.kind {
-        Kind::Skip(reason) => Some((extent.stripes, reason)),
-        Kind::Check => None,
+        Treatment::Skip(reason) => Some((extent.stripes, reason)),
+        Treatment::Check => None,
     });
     skipped.collect()
 }
@@ -84,7 +84,7 @@ fn a_member_that_is_being_rebuilt_is_good_so_far() {
     // RAID-6 has a parity left without it: everything is checked, in two parts.
     let array = assemble(without(state!("recovering-raid6"), "m1")).unwrap();
     let extents: Vec<_> = array.plan(0..u64::MAX).map(|e| (e.stripes, e.kind)).collect();
-    assert_eq!(extents, [(0..102, Kind::Check), (102..1008, Kind::Check)]);
+    assert_eq!(extents, [(0..102, Treatment::Check), (102..1008, Treatment::Check)]);
     let absent = |stripe| array.absent(StripeIndex(stripe)).iter().map(|r| r.get()).collect::<Vec<_>>();
     assert_eq!((absent(101), absent(102)), (vec![], vec![1]));
 

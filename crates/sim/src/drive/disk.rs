@@ -23,7 +23,7 @@ pub struct Disk {
     free: Nanos,
 }
 
-/// Where a track begins: skew, zones and spared sectors put it anywhere, so it is drawn from the
+/// Start of a track: skew, zones and spared sectors put it anywhere, so it is drawn from the
 /// track's number.
 fn first_sector(track: u64) -> Nanos {
     // The finalizer of splitmix64.
@@ -61,7 +61,7 @@ impl Disk {
         there + rotation + transfer
     }
 
-    /// When a request is done that queues behind those before it.
+    /// Time at which a request is done that queues behind those before it.
     pub fn complete(&mut self, request: &Request) -> Nanos {
         self.free = self.serve(request.at.max(self.free), request.offset, request.bytes);
         self.free

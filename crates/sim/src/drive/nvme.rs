@@ -36,7 +36,7 @@ impl Nvme {
         OVERHEAD + READ + (pages - 1) * MOVE + last * MOVE / PAGE
     }
 
-    /// When a request is done.
+    /// Time at which a request is done.
     pub fn complete(&mut self, request: &Request) -> Nanos {
         let end = request.offset.saturating_add(request.bytes.max(1));
         let cell = if request.op == Op::Read { READ } else { WRITE };

@@ -17,7 +17,7 @@ const MICROSECOND: u64 = 1_000;
 /// Operations of the trace whose table entries are prefetched together.
 const AHEAD: usize = 16;
 
-/// What is replayed.
+/// Source of the requests that are replayed.
 #[derive(Debug, Clone)]
 pub enum Source {
     /// A trace in a file.
@@ -31,24 +31,24 @@ pub enum Source {
 pub struct Fdp {
     /// Pages of a reclaim unit.
     pub unit_pages: u32,
-    /// Whether the drive keeps pages of different handles apart when it moves them.
+    /// True if the drive keeps pages of different handles apart when it moves them.
     pub isolated: bool,
 }
 
-/// What to study.
+/// Settings of a study.
 #[derive(Debug, Clone)]
 pub struct Study {
-    /// What is replayed.
+    /// The requests to replay.
     pub source: Source,
-    /// Which schemes.
+    /// The schemes to compare.
     pub schemes: Vec<Scheme>,
     /// Over-provisioning: physical pages beyond the logical ones, as a share of them.
     pub op: f64,
-    /// Whether the trims of the trace are played.
+    /// True if the trims of the trace are played.
     pub trim: bool,
     /// The drive may use every so manieth idle time.
     pub gap_every: u32,
-    /// Which block garbage collection takes.
+    /// The rule by which garbage collection picks a block.
     pub victim: VictimPolicy,
     /// Logical pages; without, as many as the trace has.
     pub drive_pages: Option<u32>,
@@ -69,7 +69,7 @@ pub struct Study {
     pub hash: [HashTimes; 2],
 }
 
-/// What a figure depends on.
+/// Settings on which a figure depends.
 #[derive(Debug, Clone, Serialize)]
 pub struct Settings {
     /// Logical pages.
@@ -80,18 +80,18 @@ pub struct Settings {
     pub pages_per_block: u32,
     /// Over-provisioning as a share of the logical pages.
     pub op: f64,
-    /// Whether trims are played.
+    /// True if trims are played.
     pub trim: bool,
-    /// Which idle times are used.
+    /// Share of idle times that are used: one in so many.
     pub gap_every: u32,
     /// The victim policy.
     pub victim: String,
     /// Runs that differ in the choice between equal victims; the one with the median of copies is
     /// reported.
     pub runs: u32,
-    /// Whether pages of open blocks wait for the next idle time.
+    /// True if pages of open blocks wait for the next idle time.
     pub open_blocks_wait: bool,
-    /// Who places and moves pages.
+    /// The layer that places and moves pages.
     pub placement: String,
     /// Free blocks that garbage collection keeps beside its own.
     pub reserve_blocks: u32,
@@ -100,7 +100,7 @@ pub struct Settings {
     /// Times of the weak and the strong hash, in microseconds: those of the published scheme, and
     /// this machine's.
     pub hash_us: [[f64; 2]; 2],
-    /// How the streams and latencies are to be understood.
+    /// Remarks on the streams and the latencies.
     pub notes: &'static str,
 }
 
@@ -131,7 +131,7 @@ pub struct Row {
     pub index_bytes: u64,
     /// Pages sent to be looked up that were unique.
     pub false_nd: u64,
-    /// What the figures depend on.
+    /// The settings of the figures.
     pub settings: Settings,
 }
 
@@ -235,6 +235,13 @@ fn shape(study: &Study, trace: &ContentTrace, logical: u32) -> Result<Geometry, 
     }
 }
 
+/// The modelled drive: contents are numbers, and nothing is recovered.
+type Drive = Ftl<MemoryNand<ContentId, Tag>, NoJournal, ContentId>;
+
+/// Times of flash operations.
+const TIMING: Timing = Timing::DISKSIM;
+
+/// Plays the trace on a new drive with a scheme.
 fn play(
     study: &Study,
     trace: &ContentTrace,
@@ -243,22 +250,58 @@ fn play(
     seed: u32,
 ) -> Result<Row, FtlError> {
     let Geometry { blocks, pages_per_block, .. } = geometry;
-    let timing = Timing::DISKSIM;
+    let config = config(study, scheme, logical);
+    let nand = MemoryNand::<ContentId, Tag>::new(geometry, TIMING);
+    let victim = victim_of(study).build(blocks, pages_per_block, u64::from(seed) + 1);
+    let mut drive = Ftl::format_choosing(nand, NoJournal, config, victim)?;
+    let mut times = replay(&mut drive, study, trace, logical)?;
+    let stats = drive.stats();
+    let (mean, p99) = mean_and_p99(&mut times);
+    let plan = scheme.plan();
+    // The hashes of a write are made one after the other before it is programmed.
+    let cost = |hash: HashTimes| {
+        let weak = if plan.uses_weak() { hash.weak } else { 0 };
+        (weak + if plan.inline { hash.strong } else { 0 }) as f64
+    };
+    Ok(Row {
+        scheme: scheme.name(),
+        page_copies: stats.copies,
+        page_copies_range: [stats.copies; 2],
+        vs_none: None,
+        vs_offline: None,
+        waf: stats.write_amplification(),
+        mean_write_us: mean / 1e3,
+        p99_write_us: f64::from(p99) / 1e3,
+        mean_write_here_us: (mean - cost(study.hash[0]) + cost(study.hash[1])) / 1e3,
+        erases: stats.erases,
+        index_bytes: stats.scheme_bytes,
+        false_nd: if plan.uses_weak() { stats.false_undetermined } else { 0 },
+        settings: settings(study, logical, geometry),
+    })
+}
+
+fn config(study: &Study, scheme: Scheme, logical: u32) -> Config {
     let placement = match study.fdp {
         None => Placement::Own,
         Some(fdp) => Placement::Handles { isolated: fdp.isolated },
     };
-    let config = Config {
+    Config {
         hash: study.hash[0],
         open_blocks_wait: study.open_blocks_wait,
         placement,
         reserve: study.reserve,
         ..Config::new(logical, scheme)
-    };
-    let nand = MemoryNand::<ContentId, Tag>::new(geometry, timing);
-    let policy = victim_of(study);
-    let victim = policy.build(blocks, pages_per_block, u64::from(seed) + 1);
-    let mut drive = Ftl::format_choosing(nand, NoJournal, config, victim)?;
+    }
+}
+
+/// Carries out the operations of the trace, one at a time. Returns the time of each write in
+/// nanoseconds.
+fn replay(
+    drive: &mut Drive,
+    study: &Study,
+    trace: &ContentTrace,
+    logical: u32,
+) -> Result<Vec<u32>, FtlError> {
     let (mut now, mut gaps, mut times) = (0, 0, Vec::new());
     for (at, op) in trace.ops.iter().enumerate() {
         if at % AHEAD == 0 {
@@ -286,57 +329,45 @@ fn play(
             }
         }
     }
-    let stats = drive.stats();
+    Ok(times)
+}
+
+/// The mean of times and their 99th percentile; zeros of none.
+fn mean_and_p99(times: &mut [u32]) -> (f64, u32) {
     let mean = times.iter().map(|&t| f64::from(t)).sum::<f64>() / times.len().max(1) as f64;
     let at = (times.len() * 99 / 100).min(times.len().saturating_sub(1));
     let p99 = if times.is_empty() { 0 } else { *times.select_nth_unstable(at).1 };
-    let plan = scheme.plan();
-    // The hashes of a write are made one after the other before it is programmed.
-    let cost = |hash: HashTimes| {
-        let weak = if plan.uses_weak() { hash.weak } else { 0 };
-        (weak + if plan.inline { hash.strong } else { 0 }) as f64
-    };
+    (mean, p99)
+}
+
+fn settings(study: &Study, logical: u32, geometry: Geometry) -> Settings {
     let us = |hash: HashTimes| [hash.weak as f64 / 1e3, hash.strong as f64 / 1e3];
-    Ok(Row {
-        scheme: scheme.name(),
-        page_copies: stats.copies,
-        page_copies_range: [stats.copies; 2],
-        vs_none: None,
-        vs_offline: None,
-        waf: stats.write_amplification(),
-        mean_write_us: mean / 1e3,
-        p99_write_us: f64::from(p99) / 1e3,
-        mean_write_here_us: (mean - cost(study.hash[0]) + cost(study.hash[1])) / 1e3,
-        erases: stats.erases,
-        index_bytes: stats.scheme_bytes,
-        false_nd: if plan.uses_weak() { stats.false_undetermined } else { 0 },
-        settings: Settings {
-            logical_pages: logical,
-            blocks,
-            pages_per_block,
-            op: study.op,
-            trim: study.trim,
-            gap_every: study.gap_every,
-            victim: policy.to_string(),
-            runs: study.seeds.max(1),
-            open_blocks_wait: study.open_blocks_wait,
-            placement: study.fdp.map_or_else(
-                || "own".to_owned(),
-                |fdp| {
-                    let isolation = if fdp.isolated { "persistently" } else { "initially" };
-                    let share = 100.0 * f64::from(fdp.unit_pages) / physical(study, logical) as f64;
-                    format!(
-                        "fdp: units of {} pages ({share:.2} % of the drive), {isolation} isolated; the drive moves \
-                         pages, so that no scheme sees them",
-                        fdp.unit_pages
-                    )
-                },
-            ),
-            reserve_blocks: config.reserve,
-            flash_us: [timing.read, timing.program, timing.erase].map(|t| t / MICROSECOND),
-            hash_us: study.hash.map(us),
-            notes: "writes one at a time; 8 channels; pages of a block go round the channels; open blocks and \
-                    reserve are part of the over-provisioning; places are those of the trace",
-        },
-    })
+    Settings {
+        logical_pages: logical,
+        blocks: geometry.blocks,
+        pages_per_block: geometry.pages_per_block,
+        op: study.op,
+        trim: study.trim,
+        gap_every: study.gap_every,
+        victim: victim_of(study).to_string(),
+        runs: study.seeds.max(1),
+        open_blocks_wait: study.open_blocks_wait,
+        placement: study.fdp.map_or_else(
+            || "own".to_owned(),
+            |fdp| {
+                let isolation = if fdp.isolated { "persistently" } else { "initially" };
+                let share = 100.0 * f64::from(fdp.unit_pages) / physical(study, logical) as f64;
+                format!(
+                    "fdp: units of {} pages ({share:.2} % of the drive), {isolation} isolated; the drive moves \
+                     pages, so that no scheme sees them",
+                    fdp.unit_pages
+                )
+            },
+        ),
+        reserve_blocks: study.reserve,
+        flash_us: [TIMING.read, TIMING.program, TIMING.erase].map(|t| t / MICROSECOND),
+        hash_us: study.hash.map(us),
+        notes: "writes one at a time; 8 channels; pages of a block go round the channels; open blocks and \
+                reserve are part of the over-provisioning; places are those of the trace",
+    }
 }

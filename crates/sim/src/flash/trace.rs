@@ -36,7 +36,7 @@ pub struct ContentTrace {
     pub highest: (u64, &'static str),
 }
 
-/// What is kept from line to line.
+/// State that is kept from line to line.
 #[derive(Debug, Default)]
 struct Past {
     /// The numbers of sparse places.

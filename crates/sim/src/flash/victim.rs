@@ -101,7 +101,7 @@ impl Victim for Fifo {
     }
 }
 
-/// What a policy looks at.
+/// Blocks among which a policy looks, and the measure by which it picks one.
 #[derive(Debug, Clone, Copy)]
 enum Look {
     Benefit,

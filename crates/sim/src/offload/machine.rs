@@ -37,12 +37,12 @@ pub(super) struct Line {
     free: Nanos,
     /// For how long it has been passing bytes.
     busy: Nanos,
-    /// How many have passed.
+    /// Bytes that have passed.
     pub(super) bytes: u64,
 }
 
 impl Line {
-    /// When a request of so many bytes that arrives now starts and ends.
+    /// Start and end of a request of so many bytes that arrives now.
     fn pass(&mut self, now: Nanos, bytes: u64) -> (Nanos, Nanos) {
         let start = now.max(self.free);
         let takes = u128::from(bytes) * 1_000_000_000;
@@ -55,7 +55,7 @@ impl Line {
     }
 }
 
-/// What a task does.
+/// Work of a task.
 #[derive(Debug, Clone)]
 pub(super) enum Work {
     /// Nothing: it only takes or gives back a slot.
@@ -71,9 +71,9 @@ pub(super) enum Work {
 /// A piece of work, and what depends on it.
 #[derive(Debug, Clone)]
 pub(super) struct Task {
-    /// What it does.
+    /// Its work.
     pub(super) work: Work,
-    /// How many tasks must end before it starts.
+    /// Number of tasks that must end before it starts.
     pub(super) waits_for: u32,
     /// Takes a slot of these before it starts.
     pub(super) takes: Option<SlotsId>,
@@ -182,7 +182,7 @@ impl Machine {
     }
 
     /// A line.
-    pub(super) fn seen(&self, line: LineId) -> &Line {
+    pub(super) fn line_at(&self, line: LineId) -> &Line {
         &self.lines[line.0]
     }
 
@@ -302,7 +302,7 @@ mod tests {
         Task { work: Work::Thread { cost, memory }, ..route(&[], 0) }
     }
 
-    /// When each task ends, in the order of their ends.
+    /// Tasks and the times of their ends, in the order of their ends.
     fn ends(machine: &mut Machine) -> Vec<(TaskId, Nanos)> {
         let mut ended = Vec::new();
         while let Some(step) = machine.step() {
@@ -322,7 +322,7 @@ mod tests {
         machine.start(b);
         // One byte a nanosecond: a passes at 0 to 100, b at 100 to 150; both arrive 500 later.
         assert_eq!(ends(&mut machine), [(a, 600), (b, 650)]);
-        assert_eq!((machine.seen(line).busy, machine.seen(line).bytes), (150, 150));
+        assert_eq!((machine.line_at(line).busy, machine.line_at(line).bytes), (150, 150));
     }
 
     #[test]

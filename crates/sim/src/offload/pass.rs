@@ -15,7 +15,7 @@ const BATCHES: u64 = 12;
 /// next one.
 pub const AHEAD: u64 = 4;
 
-/// Where stripes are folded.
+/// Place where stripes are folded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
@@ -42,7 +42,7 @@ impl Method {
     }
 }
 
-/// Why a machine cannot check at all.
+/// A machine that cannot check at all.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PlatformError {
     /// A setting that must be above 0 is 0.
@@ -71,7 +71,7 @@ pub enum PlatformError {
     Drives(u64),
 }
 
-/// What a pass takes, and from which part.
+/// Time of a pass, and the part that bounds it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
     /// The method.
@@ -120,9 +120,9 @@ struct Pass<'a> {
     host_port: LineId,
 }
 
-/// What was simulated of a pass.
+/// Result of simulating a pass.
 struct Played {
-    /// When units ended, in the order of their ends.
+    /// Times at which units ended, in order.
     ends: Vec<Nanos>,
     /// Units that were begun.
     begun: u64,
@@ -391,7 +391,8 @@ impl<'a> Pass<'a> {
     fn outcome(&self, played: &Played, seconds: f64, units: f64, simulated: u64) -> Outcome {
         let machine = &self.machine;
         let span = played.ends.get(simulated as usize - 1).map_or(1.0, |end| *end as f64 / 1e9);
-        let sum = |lines: &mut dyn Iterator<Item = LineId>| lines.map(|l| machine.seen(l).bytes).sum::<u64>();
+        let sum =
+            |lines: &mut dyn Iterator<Item = LineId>| lines.map(|l| machine.line_at(l).bytes).sum::<u64>();
         let whole = units / played.begun as f64;
         let busiest = |name, lines: &mut dyn Iterator<Item = LineId>| {
             let most = lines.map(|l| played.busy[l.number()]).max().unwrap_or(0);

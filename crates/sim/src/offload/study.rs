@@ -6,12 +6,12 @@ use super::platform::Platform;
 use super::published::{BRIEF, Contradiction, MEMORY_PER_BYTE, RUNS, Run, SLIDES, TRAFFIC, contradictions};
 use serde::Serialize;
 
-/// How far a prediction of offload times and host memory may be off.
+/// Largest error of a prediction of offload times and host memory.
 const LIMIT: f64 = 0.10;
 /// And of the host's time for nine drives.
 const HOST_LIMIT: f64 = 0.20;
 
-/// What is fitted on published figures.
+/// Values fitted on published figures.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Fits {
     /// Rate of an engine: on the offload time of three drives.
@@ -26,7 +26,7 @@ pub struct Fits {
     pub memory_per_segment_offloaded: f64,
 }
 
-/// How a figure of the model came about.
+/// Basis of a figure of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
@@ -45,9 +45,9 @@ pub enum Basis {
 pub struct Cell {
     /// The brief or the slides.
     pub source: &'static str,
-    /// What it is, with its unit.
+    /// Name of the figure, with its unit.
     pub figure: &'static str,
-    /// Which method.
+    /// The method.
     pub method: Method,
     /// Drives of the array.
     pub drives: u64,
@@ -57,20 +57,20 @@ pub struct Cell {
     pub model: f64,
     /// By how much the model's is above the published one, as a share of it.
     pub error: f64,
-    /// How it came about.
+    /// Its basis.
     pub basis: Basis,
     /// The largest error that is allowed, where one is.
     pub limit: Option<f64>,
-    /// Whether it is within the limit, where there is one.
+    /// The model's figure is within the limit; `None` without a limit.
     pub met: Option<bool>,
-    /// Why not.
+    /// Reason for missing the limit.
     pub why: Option<&'static str>,
 }
 
 /// The same predictions with another assumption.
 #[derive(Debug, Clone, Serialize)]
 pub struct Variant {
-    /// What is different.
+    /// The changed assumption.
     pub change: &'static str,
     /// Rate of an engine, fitted anew.
     pub engine: u64,
@@ -99,13 +99,13 @@ pub struct Row {
 pub struct Report {
     /// The machine of the published figures, with what was fitted.
     pub published_platform: Platform,
-    /// What was fitted.
+    /// The fitted values.
     pub fits: Fits,
     /// Published figures beside the model's.
     pub cells: Vec<Cell>,
     /// The model for each number of drives from 3 to 9, by the host and per stripe.
     pub curve: Vec<Outcome>,
-    /// What other assumptions give.
+    /// Results of other assumptions.
     pub variants: Vec<Variant>,
     /// Published figures that contradict each other.
     pub contradictions: Vec<Contradiction>,

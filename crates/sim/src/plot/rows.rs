@@ -22,7 +22,7 @@ const CAPTION: usize = 128;
 /// One set of values of a panel: a mark in each row.
 #[derive(Debug, Clone)]
 pub struct Marks {
-    /// What the values are, if the panel has several sets.
+    /// Name of the values, if the panel has several sets.
     pub name: String,
     /// One for each row.
     pub values: Vec<f64>,
@@ -40,7 +40,7 @@ pub struct Column {
 /// A panel: an axis, marks, and the values in print.
 #[derive(Debug, Clone)]
 pub struct Panel {
-    /// What its axis shows, with its unit. The axis is logarithmic if the values above 0 span more
+    /// Quantity on the axis, with its unit. The axis is logarithmic if the values above 0 span more
     /// than a factor of 30.
     pub label: String,
     /// The marks: the first are filled, others are rings.
@@ -60,7 +60,7 @@ pub struct Rows {
     pub names: Vec<String>,
     /// From left to right.
     pub panels: Vec<Panel>,
-    /// What the figure depends on.
+    /// Settings on which the figure depends.
     pub caption: String,
 }
 

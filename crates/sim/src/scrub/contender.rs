@@ -73,7 +73,7 @@ impl PolicyName {
         }
     }
 
-    /// Whether it is tuned on what a predictor expected of idle intervals.
+    /// Returns whether it is tuned on what a predictor expected of idle intervals.
     pub(super) fn asks_predictor(self) -> bool {
         matches!(self.family(), Some(Family::Predicted | Family::PredictedWaiting))
     }
@@ -118,7 +118,7 @@ pub struct Choice<'a> {
     pub past: &'a History,
     /// Idle intervals of the measured part: for the oracle alone.
     pub future: &'a History,
-    /// Whether requests behind a slowed one count.
+    /// True if requests behind a slowed one count.
     pub queued: bool,
     /// Idle intervals that a pacer remembers.
     pub history: usize,

@@ -1,4 +1,4 @@
-//! What a reader of the table should know.
+//! Notes for the reader of the table.
 
 use super::Study;
 use super::contender::PolicyName;
@@ -65,17 +65,17 @@ fn requests(count: u64) -> String {
     if count == 1 { "1 request".to_owned() } else { format!("{count} requests") }
 }
 
-/// Whether milliseconds are within a limit and a tenth.
+/// Returns whether milliseconds are within a limit and a tenth.
 pub(super) fn within(ms: f64, limit: Nanos) -> bool {
     ms <= limit as f64 / 1e6 * 1.1
 }
 
-/// Whether milliseconds are within a limit, as exactly as percentiles are counted.
+/// Returns whether milliseconds are within a limit, as exactly as percentiles are counted.
 pub(super) fn limited(ms: f64, limit: Nanos) -> bool {
     ms <= limit as f64 / 1e6 * (1.0 + 1.0 / 64.0)
 }
 
-/// Why a policy missed the goal's mean.
+/// Reason why a policy missed the goal's mean.
 fn why(study: &Study, row: &Row) -> String {
     let over = (row.mean_slowdown_ms - study.goal.mean as f64 / 1e6) * row.foreground as f64;
     let bound = matches!(row.name, PolicyName::Priced | PolicyName::WaitingLive);

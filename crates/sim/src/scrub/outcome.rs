@@ -1,4 +1,4 @@
-//! What a study found.
+//! Results of a study.
 
 use super::contender::PolicyName;
 use serde::Serialize;
@@ -34,14 +34,14 @@ pub struct Row {
     pub ratio_to_oracle: Option<f64>,
     /// Tuned on the very part that it is measured on.
     pub in_sample: bool,
-    /// Whether it is asked to hold the goal.
+    /// True if it is asked to hold the goal.
     pub holds_goal: bool,
-    /// Whether the mean, and the percentile where there is one, are within the goal plus a tenth.
+    /// True if the mean, and the percentile where there is one, are within the goal plus a tenth.
     pub goal_held: bool,
     /// The load's period in seconds, where the policy found one.
     pub period_s: Option<f64>,
-    /// What all but those who may exceed the percentile's limit, and a tenth as many, are slowed by
-    /// at most, in milliseconds.
+    /// Largest slowdown, in milliseconds, of all requests but those that may exceed the
+    /// percentile's limit and a tenth as many.
     #[serde(skip)]
     pub(crate) share_ms: Option<f64>,
     #[serde(skip)]
@@ -67,7 +67,7 @@ pub struct Point {
 /// The best policy at the throughput of the `cfq` row.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Equal {
-    /// Which.
+    /// The policy.
     pub policy: &'static str,
     /// That throughput, 2^20 bytes a second.
     pub scrub_mb_per_s: f64,
@@ -75,7 +75,7 @@ pub struct Equal {
     pub cfq_slowdown_ms: f64,
     /// Mean slowdown of the policy, between the two nearest points of its curve.
     pub mean_slowdown_ms: f64,
-    /// How many times less it is.
+    /// Factor by which it is less.
     pub times_less: f64,
 }
 
@@ -92,7 +92,7 @@ pub struct Report {
     pub devices: Vec<(String, u64)>,
     /// The drive's model.
     pub drive: &'static str,
-    /// Whether completion times are the trace's own.
+    /// True if completion times are the trace's own.
     pub recorded_times: bool,
     /// Mean slowdown asked for, in milliseconds.
     pub goal_ms: f64,
@@ -109,7 +109,7 @@ pub struct Report {
     pub idle_share: f64,
     /// Squared coefficient of variation of idle times.
     pub variability: f64,
-    /// Whether waiting can help: `waiting_helps`, `waiting_cannot_help`, `no_history`.
+    /// Advice about waiting: `waiting_helps`, `waiting_cannot_help`, `no_history`.
     pub advice: &'static str,
     /// The policies: first out of sample (where there is a part for tuning), then in sample.
     pub policies: Vec<Row>,
@@ -117,6 +117,6 @@ pub struct Report {
     pub curves: Vec<Point>,
     /// At the baseline's throughput.
     pub equal_throughput: Option<Equal>,
-    /// What a reader should know: choices that were made, goals that were missed and why.
+    /// Notes for the reader: choices that were made, goals that were missed and the reasons.
     pub notes: Vec<String>,
 }

@@ -2,7 +2,7 @@
 //! issued, D), and is done when it completes (C).
 
 use super::error::Wrong;
-use super::events::Event;
+use super::events::RequestEvent;
 use super::fields::{op, present, scaled, seconds, whole, words};
 use super::line::{Line, Parsed};
 
@@ -31,11 +31,11 @@ pub(crate) fn parse(line: &[u8]) -> Result<Parsed<'_>, Wrong> {
     let at = seconds("time", parts.next())?;
     whole("pid", parts.next())?;
     let event = match present("action", parts.next())? {
-        b"Q" => Event::Queued,
-        b"D" => Event::Issued,
-        b"C" => Event::Completed,
-        b"M" => Event::MergedBehind,
-        b"F" => Event::MergedBefore,
+        b"Q" => RequestEvent::Queued,
+        b"D" => RequestEvent::Issued,
+        b"C" => RequestEvent::Completed,
+        b"M" => RequestEvent::MergedBehind,
+        b"F" => RequestEvent::MergedBefore,
         _ => return Ok(Parsed::Nothing),
     };
     let rwbs = present("rwbs", parts.next())?;

@@ -20,8 +20,8 @@ const PARSERS: usize = 4;
 /// Blocks that wait at each place.
 const WAITING: usize = 2;
 
-/// What a block holds, in the trace's own time. Devices are numbered as they appear in the block.
-struct Part {
+/// Content of a block, in the trace's own time. Devices are numbered as they appear in the block.
+struct ParsedBlock {
     requests: Vec<Request>,
     devices: Devices,
 }
@@ -81,8 +81,8 @@ fn deal(mut input: impl Read, texts: &[SyncSender<Vec<u8>>]) {
     }
 }
 
-fn parse(columns: &Columns, mut text: &[u8]) -> Option<Part> {
-    let mut part = Part { requests: Vec::with_capacity(text.len() / 32), devices: Devices::default() };
+fn parse(columns: &Columns, mut text: &[u8]) -> Option<ParsedBlock> {
+    let mut part = ParsedBlock { requests: Vec::with_capacity(text.len() / 32), devices: Devices::default() };
     while !text.is_empty() {
         let line = if let Some((line, length)) = columns.common(text) {
             text = &text[length..];
@@ -117,7 +117,7 @@ fn parse(columns: &Columns, mut text: &[u8]) -> Option<Part> {
     Some(part)
 }
 
-fn join(parts: &[Receiver<Option<Part>>], see: &mut impl FnMut(&Request)) -> Option<Devices> {
+fn join(parts: &[Receiver<Option<ParsedBlock>>], see: &mut impl FnMut(&Request)) -> Option<Devices> {
     let mut devices = Devices::default();
     let mut times = None;
     for from in parts.iter().cycle() {

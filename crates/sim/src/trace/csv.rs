@@ -11,7 +11,7 @@ use super::line::{Line, Parsed};
 /// Columns that are looked at.
 const COLUMNS: usize = 64;
 
-/// What a column holds.
+/// Content of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Time,
@@ -23,7 +23,7 @@ enum Role {
     Other,
 }
 
-/// Which column holds what.
+/// Columns of a trace, by their content.
 #[derive(Debug, Clone)]
 pub(crate) struct Columns {
     time: (usize, u64, &'static str),

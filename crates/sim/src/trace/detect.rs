@@ -1,4 +1,4 @@
-//! Which format a trace has, by its first line.
+//! Detection of a trace's format, by its first line.
 
 use super::fields::{seconds, split, whole, words};
 use std::fmt;

@@ -55,13 +55,13 @@ impl Devices {
         self.names.iter().map(|(name, _)| &name[..])
     }
 
-    /// How many have appeared.
+    /// Number of devices that have appeared.
     #[must_use]
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether none has.
+    /// Returns whether none has.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()

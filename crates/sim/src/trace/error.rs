@@ -1,4 +1,4 @@
-//! What is wrong with a trace, and where.
+//! Faults of a trace, and their places.
 
 use std::io;
 use thiserror::Error;
@@ -11,7 +11,7 @@ pub enum TraceError {
     Open {
         /// Its path.
         path: String,
-        /// Why.
+        /// The failure.
         source: io::Error,
     },
     /// It ends early or its compression is damaged.
@@ -23,7 +23,7 @@ pub enum TraceError {
         path: String,
         /// The line that could not be read, from 1.
         line: u64,
-        /// Why.
+        /// The failure.
         source: io::Error,
     },
     /// A field is missing or senseless.
@@ -35,7 +35,7 @@ pub enum TraceError {
         line: u64,
         /// The field's name in its format.
         field: &'static str,
-        /// What is wrong with it.
+        /// The problem with it.
         what: String,
     },
     /// No format that is known.
@@ -49,7 +49,7 @@ pub enum TraceError {
         line: u64,
         /// The field that told.
         field: &'static str,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
     /// No requests.
@@ -59,9 +59,9 @@ pub enum TraceError {
         path: String,
         /// The line after the last.
         line: u64,
-        /// What was looked for.
+        /// The field that was looked for.
         field: &'static str,
-        /// What is missing.
+        /// The part that is missing.
         what: String,
     },
 }

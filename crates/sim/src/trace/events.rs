@@ -6,16 +6,16 @@ use pumice_pacer::Nanos;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// How far a line may be behind one of another CPU.
+/// Longest time by which a line may be behind one of another CPU.
 const WINDOW: Nanos = 1_000_000_000;
 /// Events that wait for their place in time, at most.
 const WAITING: usize = 65_536;
 /// CPUs of one machine, at most.
 const CPUS: u64 = 65_536;
 
-/// What happens to a request.
+/// Steps in the life of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Event {
+pub(crate) enum RequestEvent {
     Queued,
     Issued,
     Completed,
@@ -29,7 +29,7 @@ pub(crate) enum Event {
 struct Waiting {
     /// Time, and number of the line.
     order: (Nanos, u64),
-    event: Event,
+    event: RequestEvent,
     request: Request,
 }
 
@@ -65,14 +65,14 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Whether an event of a CPU may come now; by how much it is late if not.
+    /// Time by which an event of a CPU is late; `None` if it may come now.
     pub(crate) fn late(&self, cpu: u64, at: Nanos) -> Option<Nanos> {
         let own = self.cpus.get(cpu as usize).copied().unwrap_or(0);
         (at < own || at < self.taken).then(|| own.max(self.taken) - at)
     }
 
     /// An event that is not late.
-    pub(crate) fn push(&mut self, event: Event, cpu: u64, request: Request) -> Result<(), Wrong> {
+    pub(crate) fn push(&mut self, event: RequestEvent, cpu: u64, request: Request) -> Result<(), Wrong> {
         if cpu >= CPUS {
             return Err(Wrong::new("cpu", format!("{cpu}: no machine has so many")));
         }
@@ -88,7 +88,7 @@ impl Events {
     }
 
     /// The next event that nothing earlier can follow, or at the end any.
-    pub(crate) fn pop(&mut self, end: bool) -> Option<(Event, Request)> {
+    pub(crate) fn pop(&mut self, end: bool) -> Option<(RequestEvent, Request)> {
         let at = self.waiting.peek()?.0.order.0;
         if !end && self.newest - at < WINDOW && self.waiting.len() <= WAITING {
             return None;
@@ -112,15 +112,15 @@ mod tests {
         let mut events = Events::default();
         for (cpu, time) in [(0, 5), (1, 3), (0, 5), (1, 4)] {
             assert_eq!(events.late(cpu, time), None);
-            assert!(events.push(Event::Queued, cpu, at(time)).is_ok());
+            assert!(events.push(RequestEvent::Queued, cpu, at(time)).is_ok());
         }
         assert_eq!(events.late(1, 3), Some(1));
         assert!(events.pop(false).is_none(), "something earlier may come");
-        assert!(events.push(Event::Issued, 0, at(4 + WINDOW)).is_ok());
+        assert!(events.push(RequestEvent::Issued, 0, at(4 + WINDOW)).is_ok());
         let order: Vec<_> = std::iter::from_fn(|| events.pop(false)).map(|e| e.1.at).collect();
         assert_eq!(order, [3, 4], "5 is not a second old");
         assert_eq!(events.late(7, 3), Some(1), "what is given on stays so");
         assert_eq!(std::iter::from_fn(|| events.pop(true)).count(), 3);
-        assert!(events.push(Event::Queued, CPUS, at(0)).is_err());
+        assert!(events.push(RequestEvent::Queued, CPUS, at(0)).is_err());
     }
 }

@@ -6,7 +6,7 @@ use super::error::Wrong;
 use super::fields::{length, present, scaled, split, whole, words};
 use super::line::{Line, Parsed};
 
-/// Which of fio's logs a file is.
+/// Kinds of fio's logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Log {
     /// `*_clat.log`, `*_lat.log`.

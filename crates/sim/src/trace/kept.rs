@@ -89,7 +89,7 @@ impl Kept {
         self.last = Some(*request);
     }
 
-    /// Whether all requests are here.
+    /// Returns whether all requests are here.
     pub(crate) fn whole(&self) -> bool {
         !self.full
     }

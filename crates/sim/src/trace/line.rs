@@ -1,8 +1,8 @@
-//! What a line of a trace says, and what none can say.
+//! Content of a line of a trace, and bounds that every line must keep.
 
 use super::Op;
 use super::error::Wrong;
-use super::events::Event;
+use super::events::RequestEvent;
 use pumice_pacer::Nanos;
 
 /// The longest time between two lines of one trace: more is a damaged time, which a simulation
@@ -16,7 +16,7 @@ const RESPONSE: Nanos = 86_400 * SECOND;
 const END: u64 = 1 << 63;
 pub(super) const SECOND: Nanos = 1_000_000_000;
 
-/// What a line says.
+/// Content of a line.
 #[derive(Debug)]
 pub(crate) struct Line<'a> {
     pub(crate) time_field: &'static str,
@@ -68,11 +68,11 @@ pub(crate) enum Parsed<'a> {
     Request(Line<'a>),
     /// A request, at its completion, with its response time.
     Finished(Line<'a>),
-    /// What happened to a request, recorded by a CPU.
-    Event(Event, u64, Line<'a>),
+    /// An event of a request, recorded by a CPU.
+    Event(RequestEvent, u64, Line<'a>),
 }
 
-/// Whether a time fits no trace, after a first and a latest one.
+/// Returns whether a time fits no trace, after a first and a latest one.
 pub(crate) fn leaps(at: Nanos, first: Nanos, last: Nanos) -> bool {
     at.saturating_sub(last) > LEAP || at.saturating_sub(first) > SPAN
 }

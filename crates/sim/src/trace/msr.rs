@@ -5,7 +5,7 @@ use super::error::Wrong;
 use super::fields::{length, needed_op, present, scaled, split, whole};
 use super::line::{Line, Parsed};
 
-/// Whether a line names the fields.
+/// Returns whether a line names the fields.
 pub(crate) fn is_header(line: &[u8]) -> bool {
     line.len() > 9 && line[..9].eq_ignore_ascii_case(b"timestamp")
 }

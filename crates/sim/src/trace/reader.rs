@@ -5,7 +5,7 @@ use super::csv::Columns;
 use super::detect::Format;
 use super::devices::Devices;
 use super::error::{TraceError, Wrong};
-use super::events::{Event, Events};
+use super::events::{Events, RequestEvent};
 use super::fio::{self, Log};
 use super::input;
 use super::line::{Parsed, SECOND};
@@ -18,7 +18,7 @@ use std::path::Path;
 /// Requests without completion that are kept while their completion is looked for.
 const OPEN: usize = 4_096;
 
-/// What some editors put before the first line of UTF-8.
+/// Bytes that some editors put before the first line of UTF-8.
 const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
 
 enum State {
@@ -140,8 +140,8 @@ impl TraceReader {
         })
     }
 
-    /// What follows the header of a comma-separated trace of which no request was taken, and its
-    /// columns; `None` for other traces.
+    /// Takes the input behind the header of a comma-separated trace of which no request was taken,
+    /// and its columns; `None` for other traces.
     pub(super) fn into_csv(self) -> Option<(Box<dyn BufRead + Send>, Columns)> {
         match self.state {
             State::Csv(columns) => Some((self.input, columns)),
@@ -155,7 +155,7 @@ impl TraceReader {
         self.format
     }
 
-    /// Whether the format tells response times.
+    /// Returns whether the format tells response times.
     #[must_use]
     pub fn has_responses(&self) -> bool {
         match &self.state {
@@ -298,30 +298,30 @@ impl TraceReader {
     }
 
     /// Keeps a request until its completion is seen.
-    fn place(&mut self, request: Request, event: Event) {
+    fn place(&mut self, request: Request, event: RequestEvent) {
         let near = |open: &Open| !open.settled && open.request.device == request.device;
         let same = |open: &Open| near(open) && open.request.offset == request.offset;
         match event {
-            Event::Queued => self.open.push_back(Open { request, settled: false }),
-            Event::Issued => {
+            RequestEvent::Queued => self.open.push_back(Open { request, settled: false }),
+            RequestEvent::Issued => {
                 if !self.open.iter().any(same) {
                     self.open.push_back(Open { request, settled: false });
                 }
             }
-            Event::Completed => {
+            RequestEvent::Completed => {
                 if let Some(open) = self.open.iter_mut().find(|open| same(open)) {
                     open.request.response = Some(request.at - open.request.at);
                     open.settled = true;
                 }
             }
-            Event::MergedBehind | Event::MergedBefore => {
+            RequestEvent::MergedBehind | RequestEvent::MergedBefore => {
                 // It travels within another request from now on, which is issued and completes by
                 // the place of its first sector.
                 if let Some(at) = self.open.iter().rposition(same) {
                     self.open.remove(at);
                 }
                 let end = request.offset + request.bytes;
-                let before = event == Event::MergedBefore;
+                let before = event == RequestEvent::MergedBefore;
                 let other = self.open.iter_mut().rfind(|open| {
                     let (from, bytes) = (open.request.offset, open.request.bytes);
                     near(open) && if before { from == end } else { from + bytes == request.offset }

@@ -1,4 +1,4 @@
-//! What nvme-cli asks a controller, and what of the answers must be right.
+//! Requests of nvme-cli to a controller, and the parts of the answers that must be right.
 
 use super::{Bench, MIB};
 use crate::run::Failed;

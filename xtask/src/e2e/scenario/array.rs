@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 const ARRAY: &str = include_str!("../../../guest/array.sh");
 const REASSEMBLE: &str = include_str!("../../../guest/reassemble.sh");
 const DRIVES: usize = 6;
-/// How much longer than it should the load may last on a slow machine, until all damage is found.
+/// Time by which the load may last longer than it should on a slow machine, until all damage is
+/// found.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Of a bitmap's bit, in stripes: damage keeps this far from what is written to.
 const MARGIN: u64 = 16;
@@ -21,7 +22,7 @@ const MARGIN: u64 = 16;
 struct Shape {
     level: u32,
     nodes: usize,
-    /// What mdadm is told of a bitmap.
+    /// Argument of mdadm for the bitmap.
     bitmap: &'static str,
     /// Else the drives' files are repaired where they are, with the nodes stopped.
     repair_over_nodes: bool,
@@ -100,7 +101,7 @@ fn ports(nodes: &[Node]) -> Vec<u16> {
     nodes.iter().map(|node| node.port).collect()
 }
 
-/// What both scripts are told.
+/// Settings for both scripts.
 fn place(nodes: &[Node], shape: &Shape) -> Vec<(&'static str, String)> {
     let ports: Vec<String> = nodes.iter().map(|node| node.port.to_string()).collect();
     let nqns: Vec<String> = (0..nodes.len()).map(|n| Bench::nqn(&format!("array{n}"))).collect();
@@ -183,14 +184,15 @@ fn under_load(
     Ok(Load { planted, passes, wrong })
 }
 
-/// What came of scrubbing under load.
+/// Result of scrubbing under load.
 struct Load {
     planted: Vec<Damage>,
     passes: u32,
     wrong: BTreeMap<String, Wrong>,
 }
 
-/// How many passes said a wrong thing, and when, from the start of the load.
+/// Number of passes that reported a wrong thing, and the times of the first and the last, from the
+/// start of the load.
 struct Wrong {
     times: u32,
     first: Duration,

@@ -13,14 +13,14 @@ const SCRIPT: &str = include_str!("../../../guest/changes-under.sh");
 /// Four members and one more, for each case.
 const DRIVES: usize = 5;
 const SIZE: u64 = 6 * MIB;
-/// Where a member that joined is damaged, from the start of its data: in a stripe that a pass has
-/// read by then.
+/// Place of the damage on a member that joined, from the start of its data: in a stripe that a pass
+/// has read by then.
 const EARLY: u64 = 3 * 65536;
 
-/// What happens to an array while a pass goes on.
+/// A change of an array while a pass goes on.
 struct Case {
     name: &'static str,
-    /// What the report must say of it; nothing where the array stays the same to a pass.
+    /// Words that the report must have; none if the array stays the same to a pass.
     says: &'static [&'static str],
     /// The drive that takes a role meanwhile.
     joins: Option<usize>,

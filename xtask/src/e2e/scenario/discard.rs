@@ -8,9 +8,9 @@ use std::os::unix::fs::MetadataExt;
 const SCRIPT: &str = include_str!("../../../guest/discard.sh");
 /// Bytes of the drive.
 const SIZE: u64 = 1024 * MIB;
-/// What ext4's own structures may take of it.
+/// Bytes that ext4's own structures may take of it.
 const LITTLE: u64 = 64 * MIB;
-/// What the guest writes into files.
+/// Bytes that the guest writes into files.
 const WRITTEN: u64 = 96 * MIB;
 
 /// Runs it.

@@ -23,9 +23,9 @@ const MEMBER: u64 = 32 * MIB;
 const SCHEMES: [&str; 4] = ["live", "none", "offline", "measured"];
 /// Kills that each load must see.
 const LEAST_KILLS: u32 = 2;
-/// How long the node is away.
+/// Time for which the node is away.
 const AWAY: Duration = Duration::from_millis(700);
-/// How long its idle work may take on a busy machine.
+/// Time for its idle work on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Runs it.
@@ -84,8 +84,8 @@ fn pages(node: &Node, what: &str) -> Result<u64, Failed> {
     Ok(node.counter(&format!("pumice_flash_{what}_pages{{drive=\"1\"}}"))? as u64)
 }
 
-/// What the guest's files take on the drive: a file and its copy take the room of one, and none
-/// after fstrim.
+/// Room of the guest's files on the drive: a file and its copy take the room of one, and none after
+/// fstrim.
 fn copies_and_trim(bench: &Bench<'_>, guest: &mut Guest, node: &Node) -> Result<(), Failed> {
     let file = FILE / PAGE;
     guest.reach("made")?;

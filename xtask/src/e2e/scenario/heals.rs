@@ -15,7 +15,7 @@ const DRIVES: usize = 6;
 const ROTTEN: u64 = 20;
 /// Bytes of a block.
 const BLOCK: usize = 512;
-/// What the kernel says of a block that a drive refuses. It is no alarm here.
+/// Words of the kernel about a block that a drive refuses. They are no alarm here.
 const EXPECTED: [&str; 2] = ["critical medium error", "I/O error, dev nvme"];
 
 /// A block that rotted, and what it held.

@@ -10,7 +10,7 @@ use crate::run::Failed;
 const SCRIPT: &str = include_str!("../../../guest/integrity.sh");
 /// Arrays, as the script names them.
 const KINDS: [&str; 4] = ["plain", "journal", "bitmap", "tags"];
-/// What fio does.
+/// Jobs of fio.
 const JOBS: [(&str, &str); 5] = [
     ("seqwrite", "writes of 192 KiB in order, 4 at a time"),
     ("randwrite", "writes of 4 KiB, 8 at a time"),

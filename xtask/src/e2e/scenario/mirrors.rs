@@ -18,7 +18,7 @@ const CHUNK: u64 = 64 << 10;
 /// Passes until one is as it should be: what is being written may keep some incomplete.
 const PASSES: u32 = 20;
 
-/// How the copies lie.
+/// Layouts of the copies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Raid1,
@@ -29,7 +29,7 @@ enum Kind {
 /// An array and its drives in the order of their roles, counted from 0 over both nodes.
 struct Mirror {
     kind: Kind,
-    /// What the guest's script calls the list of its drives.
+    /// Name of the list of its drives in the guest's script.
     variable: &'static str,
     /// The guest's device.
     md: &'static str,
@@ -110,7 +110,8 @@ impl Damage {
         })
     }
 
-    /// Whether a finding says of it all that can be said: of two copies not which one it is.
+    /// Returns whether a finding says of it all that can be said: of two copies not which one it
+    /// is.
     fn is_named_by(&self, finding: &Finding) -> bool {
         let named = match self.holders.len() {
             2 => finding.verdict == "copies_differ" && finding.members == self.holders,
@@ -170,7 +171,7 @@ fn start(bench: &Bench<'_>, drives: &[String]) -> Result<Vec<Node>, Failed> {
     parts.map(|(n, drives)| bench.node(&format!("mirrors{n}"), 512, drives.to_vec())).collect()
 }
 
-/// What both scripts are told.
+/// Settings for both scripts.
 fn place(nodes: &[Node]) -> Vec<(&'static str, String)> {
     let ports: Vec<String> = nodes.iter().map(|node| node.port.to_string()).collect();
     let nqns: Vec<String> = (0..nodes.len()).map(|n| Bench::nqn(&format!("mirrors{n}"))).collect();
@@ -182,7 +183,7 @@ fn place(nodes: &[Node]) -> Vec<(&'static str, String)> {
     out
 }
 
-/// How a scrub names the drives.
+/// Names of the drives in a scrub.
 fn served(nodes: &[Node]) -> Vec<String> {
     let of_node = |node: &Node| {
         let port = node.port;

@@ -1,4 +1,4 @@
-//! What is tested: each scenario starts its nodes and guests, and judges what they report.
+//! The tests: each scenario starts its nodes and guests, and judges their reports.
 
 mod admin;
 mod array;
@@ -42,7 +42,7 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
-    /// Whether it is part of what was asked for.
+    /// Returns whether it is part of what was asked for.
     pub(crate) fn is_wanted(&self, options: &Options) -> bool {
         match &options.only {
             Some(name) => self.name == name,
@@ -78,7 +78,7 @@ pub(crate) const SCENARIOS: [Scenario; 23] = [
     Scenario { name: "volume-nodes", short: false, run: volume_nodes::run },
 ];
 
-/// What a scenario has to work with.
+/// Context of a scenario.
 pub(crate) struct Bench<'a> {
     pub(crate) kernel: &'a Unpacked,
     pub(crate) initrd: &'a Initrd,

@@ -6,7 +6,7 @@ use crate::run::Failed;
 use std::time::Duration;
 
 const SCRIPT: &str = include_str!("../../../guest/restart.sh");
-/// How long the node is away.
+/// Time for which the node is away.
 const AWAY: Duration = Duration::from_millis(700);
 
 /// Runs it.

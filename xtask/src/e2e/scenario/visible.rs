@@ -16,7 +16,7 @@ const SIZES: [usize; 2] = [512, 4096];
 const FIRST: u32 = 16;
 const BLOCKS: u32 = 8;
 const BAD: u32 = 5;
-/// What the kernel says of a block that a drive refuses. It is no alarm here.
+/// Words of the kernel about a block that a drive refuses. They are no alarm here.
 const EXPECTED: [&str; 2] = ["critical medium error", "I/O error, dev nvme"];
 
 /// Runs it.

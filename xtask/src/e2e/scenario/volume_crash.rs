@@ -17,13 +17,13 @@ const DRIVES: usize = 4;
 const UUID: &str = "5a1b0c9d:8e7f6a5b:4c3d2e1f:00112233";
 /// Of load before a kill.
 const LOADING: Duration = Duration::from_secs(6);
-/// What mdadm and the kernel read of a member besides what they resync: superblocks, bitmaps,
-/// the places where partition tables would be.
+/// Bytes that mdadm and the kernel read of a member in addition to those that they resync:
+/// superblocks, bitmaps, the places where partition tables would be.
 const LOOKING: u64 = MIB / 2;
-/// How long a node may take to notice that a dead host is gone.
+/// Time in which a node must notice that a dead host is gone.
 const FORGETTING: Duration = Duration::from_secs(60);
 
-/// How Linux finds the array, and what is to be in it.
+/// The state in which Linux must find the array, and its content.
 pub(super) struct Taken<'a> {
     /// `clean`, `resync`, `recovery` or `refused`.
     pub(super) expect: &'a str,

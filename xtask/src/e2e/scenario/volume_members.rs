@@ -44,7 +44,7 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), Failed> {
     served.ask("replace", &[NAME, "0", &drives[0]])?;
     served.await_status(NAME, "a rebuild", |status| status.has_rebuilt(0, BEGUN))?;
     served.ask("stop", &[NAME])?;
-    served.ended()?;
+    served.wait_for_end()?;
     bench.steps.done("stopped in the middle of a rebuild");
     let taken = Taken { expect: "recovery", sum: Some(&sum), synced: None };
     let from = finished_by_linux(bench, &drives, &taken)?;

@@ -1,7 +1,7 @@
 //! The bytes of an entry.
 
 use super::super::bytes::{BadField, Fields, Versions, put_old, put_text};
-use super::super::record::{Intent, Kind, OldBytes};
+use super::super::record::{Intent, IntentKind, OldBytes};
 use super::{EntryId, Occasion};
 use pumice_durable::{BadEnvelope, Envelope};
 use pumice_raid::Uuid;
@@ -111,7 +111,7 @@ pub struct EntryRecord {
     pub old: OldBytes,
     /// The SHA-256 of the bytes after it.
     pub new_digest: [u8; 32],
-    /// Whether the tags of its blocks stay as they are, because they convicted the old bytes (R26).
+    /// True if the tags of its blocks stay as they are, because they convicted the old bytes (R26).
     pub tags_stay: bool,
 }
 
@@ -123,18 +123,18 @@ pub struct Entry {
     /// Its status.
     pub status: Status,
     /// A repair, or an undo.
-    pub intent_kind: Kind,
+    pub intent_kind: IntentKind,
     /// The array's UUID as stored.
     pub array: Uuid,
     /// Its event count then.
     pub events: u64,
     /// The stripe.
     pub stripe: u64,
-    /// Why, and when.
+    /// Reason and time.
     pub occasion: Occasion,
     /// The other members' bytes of the same rows.
     pub witnesses: Vec<Witness>,
-    /// What was rewritten.
+    /// The bytes that were rewritten.
     pub records: Vec<EntryRecord>,
 }
 
@@ -147,7 +147,7 @@ pub(super) fn encode(
     devices: &[String],
 ) -> Vec<u8> {
     let mut body = Vec::new();
-    body.extend_from_slice(&[u8::from(intent.kind == Kind::Undo), 0, 0, 0]);
+    body.extend_from_slice(&[u8::from(intent.kind == IntentKind::Undo), 0, 0, 0]);
     body.extend_from_slice(&(intent.records.len() as u32).to_le_bytes());
     body.extend_from_slice(&id.0.to_le_bytes());
     body.extend_from_slice(&intent.array.0);
@@ -184,8 +184,8 @@ impl Entry {
         let (body, knows_tags) = KINDS.open(file)?;
         let mut fields = Fields(body);
         let intent_kind = match fields.array("kind")? {
-            [0] => Kind::Repair,
-            [1] => Kind::Undo,
+            [0] => IntentKind::Repair,
+            [1] => IntentKind::Undo,
             _ => return Err(BadField::Range("kind").into()),
         };
         fields.zero::<3>("padding")?;
@@ -195,8 +195,8 @@ impl Entry {
         let (events, stripe) = (fields.u64("events")?, fields.u64("stripe")?);
         let time = fields.u64("time")?;
         let undoes = match (fields.u64("undoes")?, intent_kind) {
-            (0, Kind::Repair) => None,
-            (undoes, Kind::Undo) if undoes > 0 && undoes < id.0 => Some(EntryId(undoes)),
+            (0, IntentKind::Repair) => None,
+            (undoes, IntentKind::Undo) if undoes > 0 && undoes < id.0 => Some(EntryId(undoes)),
             _ => return Err(BadField::Range("undoes").into()),
         };
         let pass = fields.u64("pass")?;
@@ -275,8 +275,13 @@ mod tests {
         let old = OldBytes::with_lost(vec![3; 1024], vec![false, true]).unwrap();
         let (role, member, device_offset) = (Role(2), Uuid([2; 16]), 1 << 20);
         let record = Record { role, member, device_offset, old, new: vec![4; 1024], tags_stay };
-        let intent =
-            Intent { kind: Kind::Undo, array: Uuid([7; 16]), events: 20, stripe: 3, records: vec![record] };
+        let intent = Intent {
+            kind: IntentKind::Undo,
+            array: Uuid([7; 16]),
+            events: 20,
+            stripe: 3,
+            records: vec![record],
+        };
         let occasion = Occasion {
             time: 5,
             pass: 6,
@@ -293,7 +298,7 @@ mod tests {
     #[test]
     fn what_was_written_is_read() {
         let entry = Entry::decode(&sample()).unwrap();
-        assert_eq!((entry.id, entry.intent_kind, entry.stripe), (EntryId(9), Kind::Undo, 3));
+        assert_eq!((entry.id, entry.intent_kind, entry.stripe), (EntryId(9), IntentKind::Undo, 3));
         assert_eq!(entry.occasion.undoes, Some(EntryId(8)));
         assert_eq!(entry.occasion.policy, "strong");
         assert_eq!((entry.witnesses[0].digest, entry.witnesses[1].digest), (Some([1; 32]), None));

@@ -5,8 +5,8 @@
 
 mod world;
 
-use super::{is_whole, premises_of, seen};
-use crate::premises::{Holds, Premises, Watch};
+use super::{is_whole, premises_of, superblocks_now};
+use crate::premises::{Conclusion, Premises, Watch};
 use pumice_raid::Array;
 use pumice_units::Role;
 use std::collections::BTreeMap;
@@ -27,8 +27,8 @@ enum Without {
     Saved,
 }
 
-/// What was read of a stripe of a role: the device, and how often it had been rewritten. Only from
-/// a member that was in sync there.
+/// Reads of a stripe of a role: the device, and the number of times it had been rewritten. Only
+/// from a member that was in sync there.
 type Read = BTreeMap<(u16, usize), Option<(usize, u32)>>;
 
 /// A pass that was saved.
@@ -125,10 +125,10 @@ fn run(
             let (now, _) = world.look(array, names);
             looked = world.now;
             let at = Duration::from_micros(world.now - began);
-            match watch.take(at, seen(array, now, &reads), false) {
-                Holds::Yes => state.premises.events = watch.events(),
-                Holds::Unknown(_) => {}
-                Holds::No(_) => return End::Stopped(None),
+            match watch.take(at, superblocks_now(array, now, &reads), false) {
+                Conclusion::Yes => state.premises.events = watch.events(),
+                Conclusion::Unknown(_) => {}
+                Conclusion::No(_) => return End::Stopped(None),
             }
         }
     }
@@ -147,10 +147,10 @@ fn last_look(
     for _ in 0..10 {
         let (now, truth) = world.look(array, names);
         let at = Duration::from_micros(world.now - began);
-        match watch.take(at, seen(array, now, reads), true) {
-            Holds::Yes => return (true, truth),
-            Holds::No(_) => return (false, truth),
-            Holds::Unknown(_) => world.advance(300 * MS),
+        match watch.take(at, superblocks_now(array, now, reads), true) {
+            Conclusion::Yes => return (true, truth),
+            Conclusion::No(_) => return (false, truth),
+            Conclusion::Unknown(_) => world.advance(300 * MS),
         }
     }
     (false, world.truth())

@@ -23,17 +23,17 @@ impl HostsSeen {
         self.nodes.iter().flatten().flat_map(|node| &node.hosts).filter(|host| !host.observer)
     }
 
-    /// Whether every node can tell, and none has a host that may write.
+    /// Returns whether every node can tell, and none has a host that may write.
     fn has_no_writer(&self) -> bool {
         self.nodes.iter().all(Option::is_some) && self.writers().next().is_none()
     }
 
-    /// Whether every node reports that no other host is associated.
+    /// Returns whether every node reports that no other host is associated.
     pub(crate) fn is_nobody(&self) -> bool {
         self.nodes.iter().all(|node| node.as_ref().is_some_and(|hosts| hosts.hosts.is_empty()))
     }
 
-    /// Whether no association began or ended between this and `later`.
+    /// Returns whether no association began or ended between this and `later`.
     pub(crate) fn stayed_until(&self, later: &Self) -> bool {
         self.nodes.len() == later.nodes.len()
             && self.nodes.iter().zip(&later.nodes).all(|pair| match pair {
@@ -43,25 +43,25 @@ impl HostsSeen {
             })
     }
 
-    /// Whether the same hosts are associated with every node.
+    /// Returns whether the same hosts are associated with every node.
     pub(crate) fn is_same_everywhere(&self) -> bool {
         let mut nodes = self.nodes.iter().flatten();
         nodes.next().is_none_or(|first| nodes.all(|node| first.same_hosts(node)))
     }
 
-    /// How long a host that may write was silent on a node, of all the longest time.
+    /// Longest silence on a node of a host that may write.
     pub(crate) fn longest_silence(&self) -> Duration {
         Duration::from_millis(self.writers().map(|host| u64::from(host.silent_ms)).max().unwrap_or(0))
     }
 
-    /// Whether each host that may write was heard of on each node after `moment`.
+    /// Returns whether each host that may write was heard of on each node after `moment`.
     pub(crate) fn heard_since(&self, moment: Moment) -> bool {
         let since = self.asked.saturating_sub(moment).as_millis();
         self.writers().all(|host| u128::from(host.silent_ms) < since)
     }
 }
 
-/// Where an array records writes under way.
+/// Place where an array records writes under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Records {
     /// Nowhere.
@@ -76,7 +76,7 @@ pub(crate) enum Records {
 
 /// A record that names a stripe as possibly half written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Held {
+pub(crate) enum HeldBy {
     /// The journal.
     Journal,
     /// A partial parity log.
@@ -97,10 +97,10 @@ pub(crate) struct ArrayNow {
     pub(crate) clean: bool,
     /// Its event count.
     pub(crate) events: u64,
-    /// Where writes under way are recorded.
+    /// The place where writes under way are recorded.
     pub(crate) records: Records,
     /// The stripes, among those in question, that are named by a record.
-    pub(crate) held: BTreeMap<u64, Held>,
+    pub(crate) held: BTreeMap<u64, HeldBy>,
 }
 
 /// Evidence that parity was whole earlier.
@@ -133,14 +133,14 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// Whether a clause is in force: each is, but for one that a test leaves out.
+    /// Returns whether a clause is in force: each is, but for one that a test leaves out.
     #[cfg(not(test))]
     #[expect(clippy::unused_self, reason = "in tests a clause can be left out")]
     pub(crate) const fn heeds(&self, _: Clause) -> bool {
         true
     }
 
-    /// Whether a clause is in force: each is, but for one that a test leaves out.
+    /// Returns whether a clause is in force: each is, but for one that a test leaves out.
     #[cfg(test)]
     pub(crate) fn heeds(&self, clause: Clause) -> bool {
         self.without != Some(clause)
@@ -155,8 +155,8 @@ impl Standing {
         }
     }
 
-    /// Whether the hosts that ran the array are gone (S5). Hosts that only read do not replace
-    /// them.
+    /// Returns whether the hosts that ran the array are gone (S5). Hosts that only read do not
+    /// replace them.
     pub(crate) fn is_abandoned(&self, hosts: &HostsSeen) -> bool {
         self.heeds(Clause::Stay) && self.run_by_hosts && hosts.has_no_writer()
     }
@@ -172,15 +172,15 @@ impl Standing {
     ) -> Option<Clause> {
         let held = now.held.get(&stripe);
         let fails = |clause, fails: bool| (self.heeds(clause) && fails).then_some(clause);
-        fails(Clause::Same, !now.same || held == Some(&Held::Changed))
-            .or_else(|| fails(Clause::Logs, matches!(held, Some(Held::Journal | Held::Ppl))))
-            .or_else(|| fails(Clause::Bitmap, !now.clean && held == Some(&Held::Bitmap)))
+        fails(Clause::Same, !now.same || held == Some(&HeldBy::Changed))
+            .or_else(|| fails(Clause::Logs, matches!(held, Some(HeldBy::Journal | HeldBy::Ppl))))
+            .or_else(|| fails(Clause::Bitmap, !now.clean && held == Some(&HeldBy::Bitmap)))
             .or_else(|| fails(Clause::Whole, !self.was_whole(heard, now, end)))
             .or_else(|| fails(Clause::Timely, !self.is_timely(now)))
     }
 
-    /// S10. What the nodes remember counts only as it was before the second look: a resync that
-    /// ends after it says nothing of what it saw.
+    /// S10. The memory of the nodes counts only as it was before the second look: a resync that
+    /// ends after that look says nothing about the bytes that it saw.
     fn was_whole(&self, heard: &HostsSeen, now: &ArrayNow, end: &HostsSeen) -> bool {
         if now.clean || now.records == Records::Bitmap {
             return true;

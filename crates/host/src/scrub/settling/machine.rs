@@ -6,8 +6,8 @@ use crate::finding::Clause;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long a host may be silent beyond the settle time: Linux sends a keep alive after half of its
-/// timeout, which is 5 s by default.
+/// Time for which a host may be silent beyond the settle time: Linux sends a keep alive after half
+/// of its timeout, which is 5 s by default.
 const SILENCE: Duration = Duration::from_secs(8);
 /// Longest interval between queries for hosts during a wait.
 const POLL: Duration = Duration::from_millis(100);
@@ -30,7 +30,7 @@ impl Patience {
         }
     }
 
-    /// Whether it may help to look again soon.
+    /// Returns whether it may help to look again soon.
     fn tries_again_after(self, clause: Clause) -> bool {
         let slow = matches!(clause, Clause::Bitmap | Clause::Whole | Clause::Timely);
         self == Self::End || !slow
@@ -81,7 +81,7 @@ pub(crate) struct Settling<'s, D> {
     /// The settle time after the last look. Hosts must be heard of since; a silence that began
     /// later does not matter.
     apart: Moment,
-    /// When the second look is due: then, or later if a host was silent.
+    /// Time at which the second look is due: after the settle time, or later if a host was silent.
     due: Moment,
     /// The silence of a host that was silent for longer than the settle time and has not been heard
     /// again.

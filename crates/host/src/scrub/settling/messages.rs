@@ -45,8 +45,8 @@ pub(crate) struct Look<D> {
 }
 
 impl<D> Look<D> {
-    /// Whether nothing was written to the regions of both looks, from before this one to after
-    /// `later`. Nodes that do not count writes are ignored.
+    /// Returns whether nothing was written to the regions of both looks, from before this one to
+    /// after `later`. Nodes that do not count writes are ignored.
     pub(super) fn is_quiet_until(&self, later: &Self) -> bool {
         self.activity.len() == later.activity.len()
             && self.activity.iter().zip(&later.activity).all(|pair| match pair {

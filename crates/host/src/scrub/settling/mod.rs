@@ -15,7 +15,7 @@ mod messages;
 #[cfg(test)]
 mod simulation;
 
-pub(crate) use evidence::{ArrayNow, Held, HostsSeen, Records, Standing, Word};
+pub(crate) use evidence::{ArrayNow, HeldBy, HostsSeen, Records, Standing, Word};
 pub(crate) use machine::{Patience, Settling};
 pub(crate) use messages::{Action, Decision, Event, Look};
 

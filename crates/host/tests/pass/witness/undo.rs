@@ -1,11 +1,11 @@
-//! What bytes that are put back are worth: damage that comes back with an undo, or because a repair
-//! was cut short, gets no witness for it.
+//! Worth of bytes that are put back: damage that comes back with an undo, or because a repair was
+//! cut short, gets no witness for it.
 
 use super::*;
 use crate::archive::undo_all;
 use pumice_host::finding::Finding;
 use pumice_host::repair::archive::{Occasion, Status};
-use pumice_host::repair::{EntryId, Intent, Kind as IntentKind, OldBytes, Record, Recovery, recover, undo};
+use pumice_host::repair::{EntryId, Intent, IntentKind, OldBytes, Record, Recovery, recover, undo};
 use pumice_host::target::Target;
 use pumice_protect::origin::Opinion;
 use pumice_raid::Uuid;
@@ -30,7 +30,7 @@ impl Protected {
     }
 }
 
-/// What a finding says, without what was done about it.
+/// Content of a finding, without the record of its repair.
 type Said = (u64, u64, u64, Option<u16>, Certainty, Strength, Option<(Says, Option<String>)>);
 
 fn said(finding: &Finding) -> Said {

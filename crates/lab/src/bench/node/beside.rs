@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// The least depth: below it a node mostly waits.
 const DEPTH: u16 = 32;
-/// What a node that has nothing to do gets to go to sleep, so that its time is complete.
+/// Time in which an idle node goes to sleep, so that its CPU time is complete.
 const REST: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Serialize)]

@@ -1,4 +1,4 @@
-//! What was measured, as a table.
+//! Table of the measurements.
 
 use super::{Document, Latency, Mode, Switch};
 use pumice::text::table;

@@ -31,7 +31,7 @@ pub(super) struct Shape<'p> {
 /// One of the requests in flight; the next one follows when it has ended.
 struct Slot {
     random: Random,
-    /// What it writes. As the server of a volume has what users send.
+    /// The data to write. As the server of a volume has what users send.
     data: SharedBuffer,
     /// Of requests in order.
     number: u64,

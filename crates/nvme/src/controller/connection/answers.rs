@@ -66,8 +66,8 @@ impl Connection {
         lent
     }
 
-    /// Whether a success with data needs no completion of its own: without flow control there is no
-    /// sqhd to report.
+    /// Returns whether a success with data needs no completion of its own: without flow control
+    /// there is no sqhd to report.
     pub(super) fn data_alone(&self) -> bool {
         self.queue.as_ref().is_some_and(|q| !q.flow_control)
     }
@@ -115,8 +115,8 @@ impl Connection {
         self.release(slot, out);
     }
 
-    /// Whether commands are still answered. After a term request, or the end of the queue, nothing
-    /// follows; the medium is still waited for.
+    /// Returns whether commands are still answered. After a term request, or the end of the queue,
+    /// nothing follows; the medium is still waited for.
     fn may_answer(&self) -> bool {
         self.state == State::Live
     }

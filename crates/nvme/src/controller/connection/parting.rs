@@ -1,4 +1,4 @@
-//! What a connection tells of itself: its notices, and the end of its association.
+//! Reports of a connection: its notices, and the end of its association.
 
 use super::{Connection, Queue};
 use crate::controller::notice::{EndReason, Ended, Notice, Totals, Who};
@@ -13,7 +13,7 @@ impl Queue {
             // The end of an I/O queue is not that of the association.
             let _ = totals.reason.set(reason);
         }
-        // Relaxed: whoever gets the whole has synchronized with all who let go of it.
+        // Relaxed: the thread that gets the whole has synchronized with all who let go of it.
         totals.commands.fetch_add(done.commands, Ordering::Relaxed);
         totals.bytes_read.fetch_add(done.bytes_read, Ordering::Relaxed);
         totals.bytes_written.fetch_add(done.bytes_written, Ordering::Relaxed);
@@ -34,7 +34,7 @@ impl Queue {
 }
 
 impl Connection {
-    /// What has happened since this was asked last.
+    /// Takes the notices since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }

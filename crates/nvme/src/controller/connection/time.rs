@@ -1,4 +1,4 @@
-//! What time does to a connection: deadlines, silence, the end of its controller.
+//! Effects of time on a connection: deadlines, silence, the end of its controller.
 
 use super::{Connection, PATIENCE, State};
 use crate::controller::notice::EndReason;
@@ -47,7 +47,7 @@ impl Connection {
     /// Takes over namespaces that have changed. Only then is the subsystem asked: all queues do
     /// this at every tick.
     pub(in crate::controller) fn look_at_namespaces<A: Access>(&mut self, access: &A) {
-        // Acquire: whoever sees the change sees what was changed.
+        // Acquire: a thread that sees the change sees the changed namespaces.
         if self.changes.load(Ordering::Acquire) != self.changes_seen {
             (self.namespaces, self.changes_seen) = access.with(|subsystem| subsystem.seen_namespaces());
         }
@@ -62,7 +62,7 @@ impl Connection {
             return;
         }
         let by = now.saturating_sub(self.ticked);
-        // What began after the last tick has all of its time left, and no more.
+        // A deadline that began after the last tick has all of its time left, and no more.
         let later = |time: u64| (time + by).min(now);
         if let Some(deadline) = &mut self.deadline {
             *deadline = (*deadline + by).min(now + PATIENCE);
@@ -74,7 +74,7 @@ impl Connection {
         }
     }
 
-    /// Whether the host sends what it was asked for: anything within [`PATIENCE`], and each
+    /// Returns whether the host sends what it was asked for: anything within [`PATIENCE`], and each
     /// command's data within [`TRANSFER`]. A connection that was not used for long keeps no memory.
     fn keeps_promises(&mut self) -> bool {
         let now = self.now;
@@ -91,9 +91,9 @@ impl Connection {
         !silent && self.slots.find(late).is_none()
     }
 
-    /// Why the host of an admin queue is taken for dead, where it is. The keep-alive timer runs
-    /// while the controller is at work: a host says nothing while it waits for that, or for the end
-    /// of a shutdown.
+    /// Reason for taking the host of an admin queue for dead, if there is one. The keep-alive timer
+    /// runs while the controller is at work: a host says nothing while it waits for that, or for
+    /// the end of a shutdown.
     fn is_forsaken<A: Access>(&mut self, access: &A) -> Option<EndReason> {
         let at_work = self.with_controller(access, |controller| controller.is_at_work()).unwrap_or(false);
         let now = self.now;
@@ -104,8 +104,8 @@ impl Connection {
         // Relaxed: a time that is looked at alone.
         let silence = now.saturating_sub(queue.heard.load(Ordering::Relaxed));
         if at_work && queue.kato_ns != 0 {
-            // Whoever keeps all others away must be heard of, however long a timeout it has asked
-            // for.
+            // A host that keeps all others away must be heard of, however long a timeout it has
+            // asked for.
             if silence > SILENCE && access.with(|s| s.is_holder(queue.cntlid)) {
                 return Some(EndReason::Silence);
             }

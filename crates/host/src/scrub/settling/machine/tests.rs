@@ -1,5 +1,5 @@
 use super::super::messages::Look;
-use super::super::{Held, Records, Word};
+use super::super::{HeldBy, Records, Word};
 use super::*;
 use pumice_offload::{Activity, AssociatedHost, Hosts, Writes};
 
@@ -117,7 +117,7 @@ fn heard(at: &'static [u64]) -> impl Fn(u64) -> HostsSeen {
     }
 }
 
-/// When the second look comes, if the first ended at 2000 and the host was heard at these times.
+/// Time of the second look, if the first ended at 2000 and the host was heard at these times.
 fn second_look(at: &'static [u64]) -> Option<u64> {
     let mut standing = standing();
     let mut settling = Settling::new(&mut standing, Patience::Batch, [0]);
@@ -147,7 +147,7 @@ fn a_silence_within_the_wait_makes_it_begin_anew() {
     // It was heard often enough.
     let time = second_look(&[1500, 2300, 3100, 3500, 3900, 4300, 4700]).unwrap();
     assert!(time < 3300, "{time}");
-    // What begins when the second look is due already is too late to hold anything back.
+    // A silence that begins when the second look is due already is too late to hold anything back.
     let time = second_look(&[1900, 2500, 3050, 5000, 7000]).unwrap();
     assert!(time < 3300, "{time}");
 }
@@ -199,7 +199,7 @@ fn what_an_unclean_array_needs_depends_on_its_records() {
     let busy = |clause| Action::Decide(7, Decision::Busy(99, clause));
     let finding = Action::Decide(7, Decision::Finding(99));
     let mut named = array(false, Records::Bitmap);
-    named.held.insert(7, Held::Bitmap);
+    named.held.insert(7, HeldBy::Bitmap);
     let here = |asked| host(asked, 0);
     for (now, expected) in [
         (array(true, Records::None), finding.clone()),

@@ -5,7 +5,7 @@ pub(super) const MS: u64 = 1000;
 /// A second.
 pub(super) const S: u64 = 1_000_000;
 
-/// What the array keeps of writes under way.
+/// Records of writes under way that the array keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
     Nothing,
@@ -14,7 +14,7 @@ pub(super) enum Kept {
     Journal,
 }
 
-/// What can happen, and how often.
+/// Kinds of events, and their rates.
 #[derive(Debug, Clone)]
 pub(super) struct Config {
     pub(super) kept: Kept,
@@ -33,7 +33,7 @@ pub(super) struct Config {
     pub(super) held: (u64, u64),
     /// Percent: looks and evidence that take long.
     pub(super) slow_looks: u64,
-    /// Whether the host stops writing for seconds now and then.
+    /// True if the host stops writing for seconds now and then.
     pub(super) pauses: bool,
     /// A crash is due within this time.
     pub(super) crash: Option<u64>,

@@ -44,13 +44,14 @@ fn anything(random: &mut Random) -> Config {
     }
 }
 
-/// How writes are held back: within the settle time, where the page says that the rule rests on it.
+/// Percentage of writes that are held back, and the longest time: within the settle time, where the
+/// page says that the rule rests on it.
 fn held(random: &mut Random, kept: Kept) -> (u64, u64) {
     let longest = if kept == Kept::Nothing { 2 * S } else { 30 * S };
     [(0, 1), (2, longest), (20, longest / 4)][random.index(3)]
 }
 
-/// A seed: some passes over one array. What is said that is not so, if anything is.
+/// A seed: some passes over one array. An error is the first false statement.
 fn seed(
     number: u64,
     config: &dyn Fn(&mut Random) -> Config,
@@ -93,8 +94,8 @@ fn run(seeds: std::ops::Range<u64>, config: &(dyn Fn(&mut Random) -> Config + Sy
     all
 }
 
-/// What is too little for a success: refusing everything, leaving it out, or calling it busy is
-/// none.
+/// The count that is too small for a success, if one is: refusing everything, leaving it out, or
+/// calling it busy is no success.
 fn lacks(all: &Tally) -> Option<&'static str> {
     let judged = all.consistent + all.findings;
     [
@@ -287,7 +288,7 @@ fn without_s1_what_is_written_stays_busy() {
     assert!(left_out.busy() > 3 * with.busy().max(1), "{left_out:?}");
 }
 
-/// What a busy array with a bitmap costs: the share of its stripes that counts as checked.
+/// Cost of a busy array with a bitmap: the share of its stripes that counts as checked.
 #[test]
 fn most_stripes_of_a_busy_array_with_a_bitmap_count_as_checked() {
     let config = |random: &mut Random| Config {

@@ -4,7 +4,7 @@ use super::config::{Kept, MS, S};
 use super::world::{REGION, Super, World};
 use crate::finding::Clause;
 use crate::scrub::settling::{
-    Action, ArrayNow, Decision, Event, Held, HostsSeen, Look, Patience, Records, Settling, Standing, Word,
+    Action, ArrayNow, Decision, Event, HeldBy, HostsSeen, Look, Patience, Records, Settling, Standing, Word,
 };
 use pumice_offload::Activity;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Stripes of a batch.
 const BATCH: usize = 4;
 
-/// What passes brought.
+/// Results of passes.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Tally {
     pub(super) passes: u64,
@@ -64,12 +64,12 @@ pub(super) struct Reader<'w> {
     world: &'w mut World,
     /// Without this clause.
     without: Option<Clause>,
-    /// What the pass takes the array for.
+    /// The array as the pass knows it.
     then: Super,
     valid: Vec<usize>,
     /// The drives that it reads, by role.
     drives: Vec<usize>,
-    /// What each stripe looked like last, and whether it was inconsistent all the while.
+    /// The last syndrome of each stripe, and whether it was inconsistent all the while.
     last: BTreeMap<u64, (Option<u64>, bool)>,
 }
 
@@ -166,8 +166,8 @@ impl<'w> Reader<'w> {
         Ok(())
     }
 
-    /// What `pumice scrub` concludes before a pass; `None` if it refuses, else also the stripes
-    /// that it leaves out.
+    /// Conclusion of `pumice scrub` before a pass; `None` if it refuses, else also the stripes that
+    /// it leaves out.
     fn begin(&mut self) -> Option<(Standing, Vec<bool>)> {
         let config = self.world.config.clone();
         let first = self.hosts();
@@ -195,7 +195,7 @@ impl<'w> Reader<'w> {
         }
         let skips = |stripe: u64| {
             let held = evidence.held.get(&stripe);
-            held == Some(&Held::Journal) || unclean && !running && held.is_some()
+            held == Some(&HeldBy::Journal) || unclean && !running && held.is_some()
         };
         let skipped = (0..config.stripes as u64).map(skips).collect();
         let in_use = config.counted || self.world.is_assembled();
@@ -297,16 +297,16 @@ impl<'w> Reader<'w> {
         HostsSeen { asked, nodes, saw_clean }
     }
 
-    fn journal(&mut self, stripes: &[u64]) -> BTreeMap<u64, Held> {
+    fn journal(&mut self, stripes: &[u64]) -> BTreeMap<u64, HeldBy> {
         self.pass_time(5 * MS, 2 * S);
         let named = stripes.iter().filter(|stripe| self.world.journal.contains_key(&(**stripe as usize)));
-        named.map(|stripe| (*stripe, Held::Journal)).collect()
+        named.map(|stripe| (*stripe, HeldBy::Journal)).collect()
     }
 
     /// Reads superblocks, and what counts beside them, one member after another.
     fn array(&mut self, stripes: &[u64]) -> ArrayNow {
         let config = self.world.config.clone();
-        let mut held: BTreeMap<u64, Held> = match config.kept {
+        let mut held: BTreeMap<u64, HeldBy> = match config.kept {
             Kept::Journal => self.journal(stripes),
             _ => BTreeMap::new(),
         };
@@ -321,7 +321,7 @@ impl<'w> Reader<'w> {
                     let at = *stripe as usize;
                     let bit = config.kept == Kept::Bitmap && self.world.bits[drive][at / REGION];
                     let log = config.kept == Kept::Ppl && self.world.logs[drive][at] != 0;
-                    let what = if log { Held::Ppl } else { Held::Bitmap };
+                    let what = if log { HeldBy::Ppl } else { HeldBy::Bitmap };
                     marked.extend((bit || log).then_some((*stripe, what)));
                 }
             }

@@ -71,7 +71,7 @@ pub(super) struct World {
     pub(super) damage: Vec<u64>,
     /// All syndromes that damage ever gave it.
     pub(super) ever: Vec<Vec<u64>>,
-    /// When it got the one that it has.
+    /// Time of the damage that it has.
     pub(super) damaged_at: Vec<u64>,
     serial: u64,
     /// A whole resync has begun and not ended. (md forgets that when it finds something in a
@@ -219,7 +219,7 @@ impl World {
         self.host.logical = self.contents();
     }
 
-    /// What the members of the array hold, by stripe and role.
+    /// Contents of the members of the array, by stripe and role.
     pub(super) fn contents(&self) -> Vec<Vec<u64>> {
         let row = |row: &Vec<u64>| self.host.drives.iter().map(|drive| row[*drive]).collect();
         self.disk.iter().map(row).collect()
@@ -291,7 +291,7 @@ impl World {
         }
     }
 
-    // What a scrub can ask a node.
+    // Questions that a scrub can ask a node.
 
     /// The hosts of a node.
     pub(super) fn hosts(&mut self, k: usize) -> Option<Hosts> {
@@ -315,13 +315,14 @@ impl World {
         self.nodes[k].epoch
     }
 
-    /// Whether the node of a drive remembers a clean superblock of an association that stands.
+    /// Returns whether the node of a drive remembers a clean superblock of an association that
+    /// stands.
     pub(super) fn saw_clean(&self, drive: usize) -> bool {
         let stands = |serial| self.nodes[self.node_of(drive)].associations.iter().any(|a| a.serial == serial);
         self.memories[drive].last().is_some_and(|(serial, _, clean)| clean.is_some() && stands(serial))
     }
 
-    /// What does not fit in a stripe, by what the drives hold.
+    /// Syndrome of a stripe, by the contents of the drives.
     pub(super) fn syndrome(&self, stripe: usize, drives: &[usize]) -> u64 {
         drives.iter().fold(0, |sum, drive| sum ^ self.disk[stripe][*drive])
     }
@@ -347,14 +348,15 @@ impl World {
         })
     }
 
-    /// Whether the kernel that runs the array here would say that nothing but writes is under way.
+    /// Returns whether the kernel that runs the array here would say that nothing but writes is
+    /// under way.
     pub(super) fn is_settled_here(&self) -> bool {
         let Host { assembled, read_only, faulty, copying, .. } = &self.host;
         let recovers = copying.is_some() || self.host.valid.iter().any(|v| *v < self.config.stripes);
         *assembled && !read_only && *faulty == 0 && !recovers && self.is_whole()
     }
 
-    /// Whether anybody has the array.
+    /// Returns whether anybody has the array.
     pub(super) fn is_assembled(&self) -> bool {
         self.host.assembled
             || self.queue.iter().any(|Reverse((.., e))| matches!(e, Event::Boot | Event::Assemble(_)))

@@ -190,7 +190,7 @@ impl World {
         let content = |m: usize| {
             if good(m) { self.disk[stripe][self.host.drives[m]] } else { self.host.logical[stripe][m] }
         };
-        // What waits for a resync, or has lost a member, has its parity made anew.
+        // A stripe that waits for a resync, or has lost a member, has its parity made anew.
         let anew = self.host.needs[stripe];
         let new = if anew {
             let others = (0..members).filter(|m| *m != data && *m != parity);

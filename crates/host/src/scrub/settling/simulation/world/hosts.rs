@@ -75,7 +75,7 @@ impl World {
     }
 
     fn lose_path(&mut self, k: usize, noticed: bool) {
-        // What one outage has delayed is there before the next.
+        // Writes that one outage has delayed arrive before the next.
         if self.nodes[k].path != Path::Up || self.now < self.nodes[k].calm_from {
             return;
         }
@@ -120,8 +120,8 @@ impl World {
         }
     }
 
-    /// The node's program ends and is started anew: it knows nothing of before. What it had taken
-    /// in and not written is sent again.
+    /// The node's program ends and is started anew: it knows nothing of before. Writes that it had
+    /// taken in and not written are sent again.
     pub(super) fn restart(&mut self) {
         let k = self.random.index(self.nodes.len());
         if self.nodes[k].path != Path::Up || self.now < self.nodes[k].calm_from {

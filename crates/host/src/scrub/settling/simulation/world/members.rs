@@ -49,7 +49,7 @@ impl World {
             self.after(MS, 20 * MS, Event::Recover(life, member, stripe));
             return;
         }
-        // What is before has been written, for stripes are locked until then.
+        // The stripe before must have been written: it is locked until then.
         if stripe > 0 && self.host.locked[stripe - 1] {
             self.after(MS, 20 * MS, Event::Recover(life, member, stripe));
             return;

@@ -49,13 +49,13 @@ pub(super) enum Kind {
     },
 }
 
-/// What a change of a stripe was for.
+/// Purpose of a change of a stripe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ends {
     Write,
     Resync,
     Recovery,
-    /// What is copied to the drive that replaces a member.
+    /// A copy to the drive that replaces a member.
     Copy,
     /// It is left as it is.
     Scribble,
@@ -121,7 +121,7 @@ pub(super) struct Node {
     pub(super) visitors: u32,
     /// Other hosts that have promised not to.
     pub(super) observers: u32,
-    /// How long the path was silent.
+    /// Time for which the path was silent.
     pub(super) lost: u64,
     pub(super) calm_from: u64,
     /// Writes that wait for the path.
@@ -141,7 +141,7 @@ pub(super) struct Host {
     pub(super) wanting: Vec<(usize, usize, u64)>,
     pub(super) locked: Vec<bool>,
     pub(super) active: usize,
-    /// When it was last not idle.
+    /// Time at which it was last not idle.
     pub(super) last: u64,
     /// Rounds until a bit is cleared; 0 is a clear one.
     pub(super) bits: Vec<u8>,

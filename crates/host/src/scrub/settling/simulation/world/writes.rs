@@ -88,8 +88,8 @@ impl World {
         }
     }
 
-    /// What a node had taken in and not answered when its program ended: the host sends it again as
-    /// soon as it is connected anew.
+    /// Writes that a node had taken in and not answered when its program ended: the host sends them
+    /// again as soon as it is connected anew.
     pub(super) fn unanswered(&mut self, k: usize) -> Vec<usize> {
         let Host { life, .. } = self.host;
         let epoch = self.nodes[k].epoch;
