@@ -3,9 +3,7 @@
 pub mod kernels;
 pub mod load;
 
-use crate::failure::Failure;
 use crate::leaving;
-use crate::remote::RemoteName;
 use crate::text::{print, print_json, table};
 use clap::Args;
 use kernels::Candidate;
@@ -13,6 +11,8 @@ use load::{Latency, Shape};
 use pumice_parity::kernels::Kernels;
 use pumice_protect::guard::Guard;
 use pumice_protect::kernels::{Kernels as GuardKernels, Spacing};
+use pumice_service::failure::Failure;
+use pumice_service::place::RemotePlace;
 use serde::Serialize;
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
 }
 
 fn of_node(address: &str, args: &BenchArgs) -> Result<Node, Failure> {
-    let address = RemoteName::parse(address)?.address;
+    let address = RemotePlace::parse(address)?.address;
     let mut controller = load::connect(address, false)?;
     let namespace = load::drive(&mut controller, "--nsid", args.nsid)?;
     let mut queue = controller.queue(1, LOAD.depth)?;

@@ -5,7 +5,7 @@
 
 use clap::Command;
 
-/// How the line begins.
+/// Beginning of the line.
 const BEGIN: &str = "Exit codes: ";
 const USUAL: &str = "0 done, 2 could not run.";
 /// Commands that remove what they made if a signal ends them.

@@ -1,15 +1,15 @@
 //! Turns named devices into an array on its nodes: opens them, reads superblocks, groups members.
 
-use crate::access::Access;
-use crate::failure::Failure;
-use crate::opening::user_of;
-use crate::probed::{Place, Probed, records};
-use crate::probing::probe_all;
 use pumice_blockdev::{FileDevice, OpenMode, Options};
 use pumice_host::target::{JournalDrive, Member, Target};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
 use pumice_raid::{Array, AssemblyError, assemble};
+use pumice_service::access::Access;
+use pumice_service::failure::Failure;
+use pumice_service::opening::user_of;
+use pumice_service::probed::{Place, Probed, records};
+use pumice_service::probing::probe_all;
 use pumice_units::Role;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ use std::time::Duration;
 /// Local memory of a drive beyond what the largest set of interims needs.
 const SPARE_MEMORY: u64 = 1 << 20;
 
-/// Who has taken which device of this machine into use since it was opened; `None` if nobody is
-/// known to have.
+/// The device of this machine that somebody has taken into use since it was opened, and who; `None`
+/// if nobody is known to have.
 ///
 /// # Errors
 /// If the state of a device cannot be read.
@@ -35,7 +35,7 @@ pub(crate) fn taken_into_use(probed: &[Probed], sysfs: &Path) -> Result<Option<S
     Ok(None)
 }
 
-/// How often superblocks that do not fit together are read again, if somebody may be writing them.
+/// Attempts to read superblocks again that do not fit together, if somebody may be writing them.
 const AGAIN: u32 = 5;
 /// Between two such reads: md writes the superblocks of all members within milliseconds.
 const PAUSE: Duration = Duration::from_millis(300);
@@ -212,8 +212,8 @@ fn groups(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::opening::open_beside;
     use pumice_raid::layout::Level;
+    use pumice_service::opening::open_beside;
     use std::fs;
 
     fn device(path: &Path, mode: OpenMode) -> FileDevice {

@@ -1,13 +1,14 @@
 //! `pumice discover`.
 
-use crate::failure::Failure;
-use crate::identity::host_nqn;
-use crate::remote::{DEADLINE, RemoteName};
 use crate::text::{print, print_json, table};
 use clap::Args;
 use pumice_initiator::{ConnectOptions, DigestPolicy, discover};
 use pumice_nvme::spec::Nqn;
 use pumice_nvme::spec::log::DiscoveryEntry;
+use pumice_service::failure::Failure;
+use pumice_service::identity::host_nqn;
+use pumice_service::place::RemotePlace;
+use pumice_service::remote::DEADLINE;
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -38,7 +39,7 @@ struct Subsystem {
 
 /// Runs the command.
 pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
-    let name = RemoteName::parse(&args.address)?;
+    let name = RemotePlace::parse(&args.address)?;
     let ask = |digests| {
         let options = ConnectOptions {
             subsystem: Nqn::discovery(),

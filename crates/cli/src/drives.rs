@@ -1,13 +1,14 @@
 //! `pumice drives`.
 
-use crate::failure::Failure;
-use crate::remote::{RemoteName, connect};
 use crate::text::{print, print_json, table};
 use clap::Args;
 use pumice_host::probe::DriveReader;
 use pumice_initiator::DigestPolicy;
 use pumice_raid::probe::probed_spans;
 use pumice_raid::{Known, ReadAt, probe_together};
+use pumice_service::failure::Failure;
+use pumice_service::place::RemotePlace;
+use pumice_service::remote::connect;
 use pumice_units::format_decimal;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -51,7 +52,7 @@ struct Membership {
 
 /// Runs the command.
 pub(crate) fn run(args: &DrivesArgs) -> Result<ExitCode, Failure> {
-    let node = connect(RemoteName::parse(&args.address)?.address, DigestPolicy::Auto)?;
+    let node = connect(RemotePlace::parse(&args.address)?.address, DigestPolicy::Auto)?;
     let places: Vec<_> = node.drives().iter().map(|drive| (drive.id, drive.size_bytes)).collect();
     let readers = DriveReader::ahead(&*node, &places, probed_spans);
     let readers: Vec<&dyn ReadAt> = readers.iter().map(|reader| reader as &dyn ReadAt).collect();

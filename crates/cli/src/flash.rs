@@ -1,6 +1,5 @@
 //! `pumice flash`: flash drives in files or on devices that no node serves.
 
-use crate::failure::Failure;
 use crate::leaving;
 use crate::text::{count, print, print_json};
 use clap::{Args, Subcommand};
@@ -9,6 +8,7 @@ use pumice_flashdrive::{
     plan, repair,
 };
 use pumice_ftl::FtlError;
+use pumice_service::failure::Failure;
 use pumice_units::format_binary;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -93,7 +93,7 @@ fn path(text: &str) -> Result<PathBuf, std::convert::Infallible> {
     Ok(bare(text).into())
 }
 
-/// What is fixed of a drive.
+/// Fixed properties of a drive.
 #[derive(Debug, Serialize)]
 struct Shape {
     path: String,
@@ -177,7 +177,7 @@ impl Loss {
     }
 }
 
-/// What a drive holds.
+/// Contents of a drive.
 #[derive(Debug, Serialize)]
 struct Document {
     #[serde(flatten)]

@@ -1,17 +1,18 @@
 //! `pumice inspect`.
 
-use crate::access::{Access, metadata};
-use crate::failure::Failure;
-use crate::opening::expand;
-use crate::probed::Probed;
-use crate::probing::probe_each;
-use crate::remote::hosts_of;
+use crate::access::metadata;
 use crate::running::{Running, running};
-use crate::say::say;
 use crate::text::{print, print_json, table};
 use clap::Args;
 use pumice_raid::assembly::{Note, State};
 use pumice_raid::{InspectReport, Metadata, Uuid};
+use pumice_service::access::Access;
+use pumice_service::failure::Failure;
+use pumice_service::opening::expand;
+use pumice_service::probed::Probed;
+use pumice_service::probing::probe_each;
+use pumice_service::remote::hosts_of;
+use pumice_service::say::say;
 use pumice_units::{format_binary, format_decimal};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -43,7 +44,7 @@ pub(crate) struct InspectArgs {
 #[derive(Debug, Serialize)]
 struct Document {
     arrays: Vec<ArrayDocument>,
-    /// What keeps devices from being told: each is on standard error too.
+    /// Problems with devices: each is on standard error too.
     problems: Vec<String>,
 }
 

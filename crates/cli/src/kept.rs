@@ -1,10 +1,10 @@
 //! `pumice kept`: lists the blocks that recovery overwrote, and puts them back.
 
-use crate::failure::Failure;
 use crate::protect::{Places, medium, open, places};
 use crate::text::{count, print};
 use clap::{Args, Subcommand};
 use pumice_node::serve::DriveSource;
+use pumice_service::failure::Failure;
 use pumice_tags::file::{OnStale, TagFile};
 use pumice_tags::kept::Why;
 use pumice_units::format_date;

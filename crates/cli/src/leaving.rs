@@ -1,11 +1,11 @@
-//! What goes when a signal ends the program: temporary folders and files, and child processes.
+//! Things to remove when a signal ends the program: temporary folders and files, child processes.
 //!
 //! Commands that clean up when they return do not return if a signal ends them. They register here
 //! what they make.
 
-use crate::failure::Failure;
 use crate::system::on_signals;
 use pumice_blockdev::remove_unfinished;
+use pumice_service::failure::Failure;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// The exit code after a signal.
 const INTERRUPTED: i32 = 3;
-/// How often a folder is removed anew, if something was made in it meanwhile.
+/// Attempts to remove a folder in which something is made meanwhile.
 const TRIES: u32 = 200;
 
 static THINGS: Mutex<Vec<(u64, Thing)>> = Mutex::new(Vec::new());

@@ -3,7 +3,7 @@
 //!
 //! A library, so that the commands of `pumice-lab` open, place and print as these do.
 
-pub mod access;
+mod access;
 pub mod bench;
 mod codes;
 mod daytime;
@@ -11,34 +11,28 @@ mod demo;
 pub mod devices;
 mod discover;
 mod drives;
-pub mod failure;
 mod flash;
-pub mod identity;
 mod inspect;
 mod kept;
 pub mod leaving;
 mod log;
 mod node;
 pub mod node_processes;
-mod opening;
 #[cfg(test)]
 mod paired;
 pub mod plan;
-pub mod probed;
-pub mod probing;
 pub mod progress;
 mod protect;
-pub mod remote;
 mod repairs;
 mod running;
-mod say;
 pub mod scrub;
 pub mod system;
-mod tagged;
 pub mod text;
 mod volume;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use pumice_service::failure::Failure;
+use pumice_service::say::say;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -92,9 +86,9 @@ enum Command {
 ///
 /// # Errors
 /// If the scrub cannot run.
-pub fn scrub(args: &scrub::ScrubArgs) -> Result<ExitCode, failure::Failure> {
+pub fn scrub(args: &scrub::ScrubArgs) -> Result<ExitCode, Failure> {
     match volume::scrub::serving(args)? {
-        Some(socket) => volume::scrub::run(&socket, args),
+        Some(found) => volume::scrub::run(&found, args),
         None => scrub::run(args),
     }
 }
@@ -118,7 +112,7 @@ fn parsed<P: CommandFactory + FromArgMatches>() -> Result<P, ExitCode> {
 
 /// Parses the arguments of the process, runs a command, and says why it failed.
 pub fn run<P: CommandFactory + FromArgMatches>(
-    command: impl FnOnce(P) -> Result<ExitCode, failure::Failure>,
+    command: impl FnOnce(P) -> Result<ExitCode, Failure>,
 ) -> ExitCode {
     let typed = match parsed::<P>() {
         Ok(typed) => typed,
@@ -131,7 +125,7 @@ pub fn run<P: CommandFactory + FromArgMatches>(
         Ok(_) if text::is_undelivered() => ExitCode::from(2),
         Ok(code) => code,
         Err(failure) => {
-            say::say(&failure.to_string());
+            say(&failure.to_string());
             ExitCode::from(2)
         }
     }

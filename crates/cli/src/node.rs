@@ -2,11 +2,8 @@
 
 use crate::access::{NO_FOLDER, folder, is_another};
 use crate::daytime::to_utc;
-use crate::failure::Failure;
-use crate::identity::{default_state_dir, instance};
 use crate::leaving;
-use crate::log::{self, LogFormat, LogLevel};
-use crate::say::say;
+use crate::log::{self, Lines, LogFormat, LogLevel};
 use crate::system::on_signals;
 use crate::text;
 use clap::Args;
@@ -22,6 +19,9 @@ use pumice_nvme::controller::Limits;
 use pumice_nvme::spec::Nqn;
 use pumice_offload::PaceRequest;
 use pumice_protect::format::Type;
+use pumice_service::failure::Failure;
+use pumice_service::identity::{default_state_dir, instance};
+use pumice_service::say::say;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -100,14 +100,15 @@ pub(crate) struct NodeArgs {
     /// Most connections at a time; any more are closed at once
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     connections: u32,
-    /// How long a core looks for work before it sleeps, if recent waits were short; 0s for never
+    /// Time for which a core looks for work before it sleeps, if recent waits were short; 0s for
+    /// never
     #[arg(long, value_name = "DURATION", default_value = "100us", value_parser = busy_poll)]
     busy_poll: Duration,
     /// Folder for the machine's instance, and the record of blocks that hosts have marked
     /// unreadable [default: /var/lib/pumice for root, else $XDG_STATE_HOME/pumice]
     #[arg(long, value_name = "DIR", value_parser = folder())]
     state_dir: Option<PathBuf>,
-    /// Where to serve counters for Prometheus: a port of 127.0.0.1, or ADDRESS:PORT
+    /// Address of counters for Prometheus: a port of 127.0.0.1, or ADDRESS:PORT
     #[arg(long, value_name = "ADDRESS", value_parser = metrics_address)]
     metrics: Option<SocketAddr>,
     /// Least severe level that is logged to standard error [default: info]
@@ -125,7 +126,7 @@ pub(crate) struct NodeArgs {
 }
 
 impl NodeArgs {
-    /// Why drive `index`, from 0, cannot be served. A size has no path that would name the drive.
+    /// Failure to serve drive `index`, from 0. A size has no path that would name the drive.
     fn refused(&self, index: usize, error: BackendError) -> Failure {
         match (&error, &self.config) {
             (BackendError::Size { .. }, Some(path)) => {
@@ -245,11 +246,16 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         let _ = stop.send(Ended::Failed(why));
     });
     let ended = stopped.recv().map_err(|_| Failure::new("the signal handler is gone"))?;
+    end(server, &ended, &log)
+}
+
+/// Ends the node, and says what did not end well.
+fn end(server: Server, ended: &Ended, log: &Lines) -> Result<ExitCode, Failure> {
     let stopped = server.stop();
     if let Err(error) = &stopped {
         log.say(&error.to_string());
     }
-    if let Ended::Failed(why) = &ended {
+    if let Ended::Failed(why) = ended {
         log.say(&format!("the node stops: {why}"));
     }
     log.finish();
@@ -259,7 +265,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// How often it is said that drives are still being opened.
+/// Time between two lines that say that drives are still being opened.
 const WORD: Duration = Duration::from_secs(5);
 /// Most drives that are opened at the same time.
 const AT_ONCE: usize = 64;
@@ -347,7 +353,7 @@ fn open_one(
     })
 }
 
-/// Why the node ends.
+/// Reason for which the node ends.
 enum Ended {
     /// By a signal.
     Signal,

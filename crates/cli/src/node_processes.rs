@@ -1,7 +1,7 @@
 //! Node processes of this machine, started by this program for a while.
 
-use crate::failure::Failure;
 use crate::leaving::ChildProcess;
+use pumice_service::failure::Failure;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -14,7 +14,7 @@ pub struct NodeProcess {
     pub address: SocketAddr,
 }
 
-/// Where nodes are started, and how fast their drives are.
+/// The place where nodes are started, and the speed of their drives.
 #[derive(Debug, Default)]
 pub struct NodePlace {
     /// A network namespace, and this machine's address there.

@@ -35,7 +35,7 @@ fn leaves(command: &Command, path: &str, out: &mut BTreeMap<String, Vec<String>>
     }
 }
 
-/// What is missing on the page, or is there without being anything.
+/// Words that the page lacks, or has without a command or option of that name.
 fn gaps(mut program: Command) -> Vec<String> {
     let mut commands = BTreeMap::new();
     // Options of a command become those of its subcommands.

@@ -2,11 +2,11 @@
 
 mod volume;
 
-use crate::failure::Failure;
 use crate::text::{count, print, print_json, table};
 use clap::Args;
 use pumice_host::Method;
 use pumice_host::plan::{Batches, PassShape, actual};
+use pumice_service::failure::Failure;
 use pumice_telemetry::{Ledger, Place};
 use pumice_units::{format_decimal, parse_size};
 use serde::Serialize;

@@ -1,16 +1,16 @@
 //! The progress of a pass: a bar on a terminal, plain lines otherwise, nothing with `-q`.
 
-use crate::say::{line, say};
 use indicatif::{ProgressBar, ProgressStyle};
 use pumice_host::finding::Finding;
 use pumice_host::pass::{Observer, Progress};
+use pumice_service::say::{line, say};
 use pumice_units::format_decimal;
 use std::io::{IsTerminal, stderr};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often a line is written if there is no terminal.
+/// Time between two lines if there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// The longest time without a line while a pass waits.

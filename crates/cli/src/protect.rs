@@ -3,8 +3,6 @@
 mod before;
 mod off;
 
-use crate::failure::Failure;
-use crate::say::say;
 use crate::system::on_signals;
 use crate::text::{count, print};
 use clap::Args;
@@ -12,6 +10,8 @@ use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
 use pumice_node::serve::{Backend, DriveSource};
 use pumice_protect::format::Place;
 use pumice_protect::metadata::MetadataFormat;
+use pumice_service::failure::Failure;
+use pumice_service::say::say;
 use pumice_tags::adoption::{Adopted, adopt};
 use pumice_tags::file::{Census, OnStale, SharedMedium, TagError, TagFile, check_drive};
 use pumice_tags::header::Header;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What to do about stale tags.
+/// Advice for stale tags.
 const STALE: &str =
     "; `--off --force` removes them, then adopt the drive again; `--believe` uses them as they are";
 

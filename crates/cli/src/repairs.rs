@@ -2,12 +2,8 @@
 
 mod show;
 
-use crate::access::{Access, metadata};
+use crate::access::metadata;
 use crate::devices::{Placement, assemble_of, place};
-use crate::failure::Failure;
-use crate::identity::default_state_dir;
-use crate::opening::expand;
-use crate::say::say;
 use crate::text::{print, print_json};
 use clap::{Args, Subcommand};
 use pumice_host::date;
@@ -17,6 +13,11 @@ use pumice_host::repair::{Archive, Found, Recovery, drop_waiting, recover, undo,
 use pumice_host::state::{StateFiles, archives};
 use pumice_node::NodeOptions;
 use pumice_raid::{Metadata, Uuid};
+use pumice_service::access::Access;
+use pumice_service::failure::Failure;
+use pumice_service::identity::default_state_dir;
+use pumice_service::opening::expand;
+use pumice_service::say::say;
 use pumice_units::parse_duration;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -7,40 +7,36 @@ mod human;
 
 pub use args::{ScrubArgs, Study};
 
-use crate::access::Access;
 use crate::devices::{assemble_of, place, taken_into_use};
-use crate::failure::Failure;
-use crate::identity::default_state_dir;
-use crate::opening::expand;
-use crate::probed::Probed;
 use crate::progress::Display;
-use crate::remote::hosts_of;
 use crate::running::{Running, running};
-use crate::say::say;
 use crate::system::on_signals;
 use crate::text::{json_text, print};
 use pumice_host::pass::{Retry, StopReason};
-use pumice_host::report::Report;
-use pumice_host::scrub::{Outcome, run as run_pass};
-use pumice_host::state::StateFiles;
+use pumice_host::scrub::run as run_pass;
 use pumice_host::stop::Stop;
-use pumice_host::target::Target;
 use pumice_node::NodeOptions;
 use pumice_parity::kernels::Kernels;
-use pumice_parity::seed::Seed;
-use pumice_raid::{Array, Uuid};
-use std::fs::File;
-use std::io::Read;
+use pumice_raid::Array;
+use pumice_service::access::Access;
+use pumice_service::failure::Failure;
+use pumice_service::identity::default_state_dir;
+use pumice_service::opening::expand;
+use pumice_service::probed::Probed;
+use pumice_service::remote::hosts_of;
+use pumice_service::say::say;
+use pumice_service::scrubs::Forms;
+use pumice_service::state::{fresh_seed, open_state};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What a scrub came to.
+/// Outcome of a scrub.
 struct Scrubbed {
     output: String,
     exit: u8,
-    /// Why it ended early, if that is to be said.
+    /// Reason for an early end, if that is to be said.
     stopped: Option<String>,
     /// It was a repair, and a node that it held was lost.
     is_lost: bool,
@@ -134,28 +130,7 @@ fn attempt(args: &ScrubArgs, stop: &mut Option<Arc<Stop>>, again: bool) -> Resul
         return Err(Failure::new(format!("{}: {what}", here.path)));
     }
     let here = allow_in_use.then(|| running(&paths, sysfs)).flatten();
-    if here.as_ref().is_some_and(Running::is_settled) {
-        array.assume_running();
-    } else if let Some(hosts) = elsewhere(&array, &probed, args)? {
-        if !args.quiet {
-            say(&format!(
-                "the array is active, and {hosts} connected to all of its drives: it may be running or resyncing there"
-            ));
-        }
-        options.running_elsewhere = true;
-        array.assume_running();
-    } else if args.assume_settled {
-        array.assume_settled();
-    } else if array.needs_assume_settled()
-        && let Some(here) = &here
-    {
-        return Err(Failure::new(format!("array {}: {}", array.uuid(), here.words())));
-    } else if array.needs_assume_settled() {
-        return Err(Failure::new(format!(
-            "array {}: it is running, or was not stopped cleanly, or was never synced, and has no bitmap that says where: parity cannot be judged; scrub it when a resync has made parity whole, or, if you know that it is, with --assume-settled",
-            array.uuid()
-        )));
-    }
+    options.running_elsewhere = is_judged(&mut array, here.as_ref(), &probed, args)?;
     let target = place(array, &probed, &args.study.placement, &NodeOptions::default())?;
     options.check(&target)?;
     let folder = args.state_dir.clone().or_else(default_state_dir);
@@ -190,14 +165,8 @@ fn attempt(args: &ScrubArgs, stop: &mut Option<Arc<Stop>>, again: bool) -> Resul
         outcome.stopped = taken_into_use(&probed, Path::new("/sys"))?.map(StopReason::TakenIntoUse);
     }
     let is_failed = matches!(outcome.stopped, Some(StopReason::Failed(_)));
-    let stopped = match &outcome.stopped {
-        Some(StopReason::Failed(why)) => Some(format!("stopped: {why}")),
-        Some(StopReason::TakenIntoUse(who)) => Some(format!(
-            "{who}; that began during the scrub, so findings may be writes under way: scrub again with --allow-in-use"
-        )),
-        _ => None,
-    };
-    let (output, exit) = report_of(&target, &outcome, args.json, options.repair.is_some() || args.heal);
+    let stopped = outcome.stopped.as_ref().and_then(stopped_words);
+    let (output, exit) = FORMS.report(&target, &outcome, args.json, options.repair.is_some() || args.heal);
     let repaired = outcome.findings.iter().filter(|finding| finding.repaired).count();
     // A node that is held and lost says so without being asked over the network.
     let is_lost = access.write
@@ -206,15 +175,52 @@ fn attempt(args: &ScrubArgs, stop: &mut Option<Arc<Stop>>, again: bool) -> Resul
     Ok(Scrubbed { output, exit, stopped, is_lost, done: (outcome.batches, repaired) })
 }
 
-/// What a scrub prints, and its exit code.
-pub(crate) fn report_of(target: &Target, outcome: &Outcome, json: bool, repairing: bool) -> (String, u8) {
-    let report = Report::new(target, outcome);
-    let output = match json {
-        true => json_text(&report),
-        false => human::report(target, outcome, &report, repairing),
-    };
-    (output, report.result.exit_code())
+/// Makes the array one whose parity can be judged, if its state allows that. `here` is the array as
+/// this machine runs it. Returns whether another machine probably runs it.
+fn is_judged(
+    array: &mut Array,
+    here: Option<&Running>,
+    probed: &[Probed],
+    args: &ScrubArgs,
+) -> Result<bool, Failure> {
+    if here.is_some_and(Running::is_settled) {
+        array.assume_running();
+    } else if let Some(hosts) = elsewhere(array, probed, args)? {
+        if !args.quiet {
+            say(&format!(
+                "the array is active, and {hosts} connected to all of its drives: it may be running or resyncing there"
+            ));
+        }
+        array.assume_running();
+        return Ok(true);
+    } else if args.assume_settled {
+        array.assume_settled();
+    } else if array.needs_assume_settled()
+        && let Some(here) = here
+    {
+        return Err(Failure::new(format!("array {}: {}", array.uuid(), here.words())));
+    } else if array.needs_assume_settled() {
+        return Err(Failure::new(format!(
+            "array {}: it is running, or was not stopped cleanly, or was never synced, and has no bitmap that says where: parity cannot be judged; scrub it when a resync has made parity whole, or, if you know that it is, with --assume-settled",
+            array.uuid()
+        )));
+    }
+    Ok(false)
 }
+
+/// The words for the end of a scrub, if they are to be said beside the report.
+fn stopped_words(reason: &StopReason) -> Option<String> {
+    match reason {
+        StopReason::Failed(why) => Some(format!("stopped: {why}")),
+        StopReason::TakenIntoUse(who) => Some(format!(
+            "{who}; that began during the scrub, so findings may be writes under way: scrub again with --allow-in-use"
+        )),
+        _ => None,
+    }
+}
+
+/// The forms of reports of scrubs.
+pub(crate) const FORMS: Forms = Forms { words: human::report, document: |report| json_text(report) };
 
 /// The hosts that probably run an array over drives of nodes: its superblocks say that writes may
 /// be under way, every member is on a node, and the same hosts are connected to all of them. `None`
@@ -224,47 +230,6 @@ fn elsewhere(array: &Array, probed: &[Probed], args: &ScrubArgs) -> Result<Optio
         return Ok(None);
     }
     hosts_of(probed)
-}
-
-/// Opens the folder for progress and journal. If it cannot be used, a plain check only notes it,
-/// even if the operator `named` the folder; if it is `needed`, as by a repair, a healing or a
-/// resumed pass, that is an error.
-pub(crate) fn open_state(
-    folder: Option<&Path>,
-    (named, needed): (bool, bool),
-    array: Uuid,
-    note: impl FnOnce(&str),
-) -> Result<Option<StateFiles>, Failure> {
-    let folder = match folder {
-        Some(folder) => folder,
-        None if needed => {
-            return Err(Failure::new(
-                "no folder for the state of the scrub is known: name one with --state-dir",
-            ));
-        }
-        None => return Ok(None),
-    };
-    match StateFiles::open(folder, array) {
-        Ok(state) => Ok(Some(state)),
-        // A file given as the folder is a mistake in the command, and always an error.
-        Err(error @ pumice_host::error::HostError::State { .. })
-            if !(needed || named && folder.is_file()) =>
-        {
-            note(&format!("progress is not saved: {error}"));
-            Ok(None)
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// A seed that nobody could have known before.
-///
-/// # Errors
-/// If the system gives no random bytes.
-pub fn fresh_seed() -> Result<Seed, Failure> {
-    let mut bytes = [0; 32];
-    File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes))?;
-    Ok(Seed(bytes))
 }
 
 /// A stop that Ctrl-C, SIGTERM and SIGHUP raise; a second signal ends the program at once.

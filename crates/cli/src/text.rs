@@ -1,16 +1,17 @@
 //! Text on standard output.
 
-use crate::say::say;
 use crate::system::stdout_was_closed;
+use pumice_service::say::say;
+pub use pumice_service::words::count;
 use pumice_units::{is_shown, printable_lines};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether a text could not be written.
+/// Set when a text could not be written.
 static UNDELIVERED: AtomicBool = AtomicBool::new(false);
 
-/// Whether a text could not be printed: then the command ends with 2, whatever it found.
+/// Tells that a text could not be printed: then the command ends with 2, whatever it found.
 pub(crate) fn is_undelivered() -> bool {
     UNDELIVERED.load(Ordering::Relaxed)
 }
@@ -90,11 +91,6 @@ pub fn table(rows: &[Vec<String>]) -> String {
         out.push('\n');
     }
     out
-}
-
-/// A number and its noun: `1 stripe`, `2 stripes`.
-pub fn count(n: u64, noun: &str) -> String {
-    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 
 #[cfg(test)]

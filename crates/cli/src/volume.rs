@@ -1,18 +1,17 @@
 //! `pumice volume`: creates and serves md arrays.
 
-mod control;
 mod create;
-mod members;
-mod order;
 mod report;
 pub(crate) mod scrub;
-mod scrubbing;
 mod serve;
 
-use crate::failure::Failure;
-use crate::say::say;
+use crate::access::RunDir;
 use clap::{Args, Subcommand};
-use control::Ask;
+use pumice_service::api::Request;
+use pumice_service::client;
+use pumice_service::failure::Failure;
+use pumice_service::members::{absolute, named};
+use pumice_service::say::say;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -54,7 +53,7 @@ Exit codes: 0 all answered, 2 could not run, or a process that serves a volume d
 socket is named, and the others are listed.")]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    run: control::RunDir,
+    run: RunDir,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -67,7 +66,7 @@ pub(crate) struct NamedArgs {
     #[arg(value_name = "VOLUME")]
     volume: String,
     #[command(flatten)]
-    run: control::RunDir,
+    run: RunDir,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -119,25 +118,25 @@ pub(crate) fn run(command: &VolumeCommand) -> Result<ExitCode, Failure> {
         VolumeCommand::Assemble(args) => serve::assemble(args),
         VolumeCommand::Serve(args) => serve::run(args),
         VolumeCommand::List(args) => list(args),
-        VolumeCommand::Status(named) => ask(named, &Ask::Status),
-        VolumeCommand::Fail(args) => ask(&args.named, &Ask::Fail { member: members::named(&args.member) }),
+        VolumeCommand::Status(args) => ask(args, &Request::Status),
+        VolumeCommand::Fail(args) => ask(&args.named, &Request::Fail { member: named(&args.member) }),
         VolumeCommand::Add(args) => {
-            let device = members::absolute(&args.device)?;
-            ask(&args.named, &Ask::Add { device, force: args.force })
+            let device = absolute(&args.device)?;
+            ask(&args.named, &Request::Add { device, force: args.force })
         }
         VolumeCommand::Replace(args) => {
-            let device = members::absolute(&args.device)?;
-            let member = members::named(&args.member);
-            ask(&args.named, &Ask::Replace { member, device, force: args.force })
+            let device = absolute(&args.device)?;
+            let member = named(&args.member);
+            ask(&args.named, &Request::Replace { member, device, force: args.force })
         }
         VolumeCommand::Release(args) => create::release_array(args),
-        VolumeCommand::Stop(named) => ask(named, &Ask::Stop),
+        VolumeCommand::Stop(args) => ask(args, &Request::Stop),
         VolumeCommand::Destroy(args) => create::destroy(args),
     }
 }
 
 fn list(args: &ListArgs) -> Result<ExitCode, Failure> {
-    let (all, silent) = control::all(&args.run.folder()?)?;
+    let (all, silent) = client::all(&args.run.folder()?)?;
     report::list(&all, args.json);
     for failure in &silent {
         say(&failure.to_string());
@@ -147,9 +146,8 @@ fn list(args: &ListArgs) -> Result<ExitCode, Failure> {
 
 /// Sends a request to the process that serves a volume, and shows the state of the volume
 /// afterwards.
-fn ask(named: &NamedArgs, ask: &Ask) -> Result<ExitCode, Failure> {
-    let socket = control::find(&named.run.folder()?, &named.volume)?;
-    let status = control::ask(&socket, ask)?;
-    report::show(&status, named.json);
+fn ask(args: &NamedArgs, request: &Request) -> Result<ExitCode, Failure> {
+    let found = client::find(&args.run.folder()?, &args.volume)?;
+    report::show(&client::ask(&found, request)?, args.json);
     Ok(ExitCode::SUCCESS)
 }

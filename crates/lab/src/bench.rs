@@ -11,8 +11,8 @@ mod scrub;
 mod volume;
 
 use clap::Subcommand;
-use pumice::failure::Failure;
 use pumice::leaving;
+use pumice_service::failure::Failure;
 use std::process::ExitCode;
 
 /// Kinds of benchmarks.

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use pumice::devices::{Placement, Spread};
-use pumice::failure::Failure;
 use pumice::scrub;
+use pumice_service::failure::Failure;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;

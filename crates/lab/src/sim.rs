@@ -8,7 +8,7 @@ mod stagger;
 mod stats;
 
 use clap::Subcommand;
-use pumice::failure::Failure;
+use pumice_service::failure::Failure;
 use std::process::ExitCode;
 
 #[derive(Debug, Subcommand)]

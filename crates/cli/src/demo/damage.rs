@@ -1,9 +1,9 @@
 //! Ten kinds of damage, as they happen to drives.
 
 use super::world::{CHUNK, World};
-use crate::failure::Failure;
 use pumice_host::finding::{Finding, Verdict};
 use pumice_parity::gf;
+use pumice_service::failure::Failure;
 use pumice_units::{Role, StripeIndex};
 
 /// Bytes of a block.
@@ -20,7 +20,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Whether a finding is this place: the right stripe, member and verdict, and no byte outside.
+    /// Tells that a finding is this place: the right stripe, member and verdict, no byte outside.
     pub(super) fn is(&self, finding: &Finding) -> bool {
         let (first, end) = (finding.chunk_offset, finding.chunk_offset + finding.length);
         finding.stripe == self.stripe
@@ -52,7 +52,7 @@ fn new_data(stripe: u64) -> Vec<u8> {
     (0..BLOCK).map(|i| (i as u64 * 31 + stripe * 7) as u8).collect()
 }
 
-/// What a stripe should hold after the demo's writes.
+/// Contents that a stripe should have after the demo's writes.
 fn intended(world: &World, stripe: u64) -> Vec<(Role, Vec<u8>)> {
     let mut content = world.content(stripe);
     for (_, index, at) in OVERWRITTEN.into_iter().filter(|(s, ..)| *s == stripe) {

@@ -4,15 +4,9 @@
 use super::damage::plant;
 use super::world::World;
 use super::{NODES, assemble_world};
-use crate::access::Access;
 use crate::devices::{Placement, assemble_from, place};
-use crate::failure::Failure;
 use crate::node_processes::start_nodes;
-use crate::probed::nodes_of;
-use crate::probing::probe_all;
 use crate::progress::Silent;
-use crate::remote::RemoteName;
-use crate::scrub::fresh_seed;
 use crate::text::{print, print_json, table};
 use pumice_host::Method;
 use pumice_host::finding::Finding;
@@ -21,6 +15,12 @@ use pumice_host::stop::Stop;
 use pumice_host::target::Target;
 use pumice_node::NodeOptions;
 use pumice_remote::RemoteNode;
+use pumice_service::access::Access;
+use pumice_service::failure::Failure;
+use pumice_service::place::RemotePlace;
+use pumice_service::probed::nodes_of;
+use pumice_service::probing::probe_all;
+use pumice_service::state::fresh_seed;
 use pumice_units::format_decimal;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ const STRIPES: u64 = 765;
 #[derive(Debug, Serialize)]
 struct Document {
     network: Vec<Line>,
-    /// Whether every method found over the network what it finds in this process, field by field
+    /// Every method found over the network what it finds in this process, field by field
     /// but for the names of devices.
     same_findings: bool,
     findings: usize,
@@ -60,7 +60,7 @@ pub(super) fn run(folder: &Path, json: bool) -> Result<ExitCode, Failure> {
         .collect();
     let nodes = start_nodes(&drives)?;
     let names: Vec<PathBuf> =
-        nodes.iter().map(|n| RemoteName { address: n.address, nsid: None }.to_string().into()).collect();
+        nodes.iter().map(|n| RemotePlace { address: n.address, nsid: None }.to_string().into()).collect();
     if !json {
         print(&format!(
             "An array of {} drives behind {NODES} node processes on this machine: {}.\n\

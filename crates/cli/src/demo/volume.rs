@@ -1,11 +1,7 @@
 //! `pumice demo --volume`: the life of a volume: written, degraded, rebuilt, scrubbed.
 
-use crate::access::Access;
 use crate::devices::{Placement, assemble_from, place};
-use crate::failure::Failure;
-use crate::probing::probe_all;
 use crate::progress::Silent;
-use crate::scrub::fresh_seed;
 use crate::text::{print, print_json};
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options as FileOptions};
 use pumice_executor::{CreateSpec, MemberDrive, OpenOptions, ServedVolume, Status, create, open};
@@ -14,6 +10,10 @@ use pumice_host::stop::Stop;
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
 use pumice_raid::layout::{Layout, Level};
+use pumice_service::access::Access;
+use pumice_service::failure::Failure;
+use pumice_service::probing::probe_all;
+use pumice_service::state::fresh_seed;
 use pumice_units::{Role, format_decimal};
 use serde::Serialize;
 use std::fs::File;
@@ -28,10 +28,10 @@ const DRIVE: u64 = 20 << 20;
 const CHUNK: u64 = 64 << 10;
 /// The drive that is lost.
 const LOST: Role = Role(2);
-/// How long a step may take.
+/// Time that a step may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the volume should hold.
+/// Contents that the volume should have.
 fn content(len: u64, round: u8) -> Vec<u8> {
     (0..len / 512).flat_map(|sector| [(sector % 251) as u8 ^ round; 512]).collect()
 }
@@ -68,7 +68,7 @@ struct Step {
     seconds: f64,
 }
 
-/// What was done, and how long it took.
+/// Steps that were done, and their times.
 struct Steps {
     json: bool,
     began: Instant,

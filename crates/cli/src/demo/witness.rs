@@ -1,12 +1,8 @@
 //! The demo's drives with tags: parity and tags are two witnesses.
 
 use super::world::{ARRAY, CHUNK, World};
-use crate::access::Access;
 use crate::devices::{Placement, assemble_from, place};
-use crate::failure::Failure;
-use crate::probing::probe_all;
 use crate::progress::Silent;
-use crate::scrub::fresh_seed;
 use crate::text::{print, table};
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options as FileOptions};
 use pumice_host::finding::{Certainty, Verdict};
@@ -16,6 +12,10 @@ use pumice_host::state::StateFiles;
 use pumice_host::stop::Stop;
 use pumice_node::NodeOptions;
 use pumice_protect::guard::Guard;
+use pumice_service::access::Access;
+use pumice_service::failure::Failure;
+use pumice_service::probing::probe_all;
+use pumice_service::state::fresh_seed;
 use pumice_tags::{TaggedDevice, open_place};
 use pumice_units::{Role, StripeIndex};
 use std::path::{Path, PathBuf};

@@ -1,11 +1,11 @@
 //! The demo's array: real superblocks, made-up data, parity.
 
-use crate::failure::Failure;
 use pumice_parity::kernels::Kernels;
 use pumice_raid::geometry::Geometry;
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::writer::FormatSpec;
 use pumice_raid::{Metadata, Uuid};
+use pumice_service::failure::Failure;
 use pumice_units::{Role, StripeIndex};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -15,7 +15,7 @@ const DRIVES: u16 = 24;
 /// Stripes of the small array.
 pub(super) const STRIPES: u64 = 192;
 pub(super) const CHUNK: usize = 64 << 10;
-/// Where the data area begins.
+/// Beginning of the data area.
 const DATA_OFFSET: u64 = 1 << 20;
 
 /// The array's UUID.
@@ -95,7 +95,7 @@ impl World {
         Ok(world)
     }
 
-    /// What a stripe holds while nothing is wrong with it, by role.
+    /// Contents of a stripe while nothing is wrong with it, by role.
     pub(super) fn content(&self, stripe: u64) -> Vec<(Role, Vec<u8>)> {
         let map = self.geometry.stripe(StripeIndex(stripe));
         let data: Vec<Vec<u8>> = (0..map.data.len()).map(|index| data(stripe, index)).collect();
@@ -129,7 +129,7 @@ impl World {
         u64::from(DRIVES) * self.stripes * CHUNK as u64
     }
 
-    /// Where a byte of a stripe's chunk lies on a drive.
+    /// Place of a byte of a stripe's chunk on a drive.
     pub(super) fn place(stripe: u64, at: usize) -> u64 {
         DATA_OFFSET + stripe * CHUNK as u64 + at as u64
     }

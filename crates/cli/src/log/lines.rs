@@ -10,7 +10,7 @@ use tracing::warn;
 /// Lines that wait to be written, at most. What hosts can provoke is about 100 lines at once and 6
 /// a second, and a line is shorter than 2 KiB.
 const WAITING: usize = 1024;
-/// How long the end of the program waits for the last lines to be written.
+/// Time that the end of the program gives the last lines to be written.
 const LAST: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
@@ -112,7 +112,7 @@ mod tests {
         bytes: Vec<u8>,
     }
 
-    /// Whoever reads, stands still until it is let go on.
+    /// A thread that reads, stands still until it is let go on.
     #[derive(Clone, Default)]
     struct Reader(Arc<(Mutex<Read>, Condvar)>);
 

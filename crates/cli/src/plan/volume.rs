@@ -1,16 +1,16 @@
 //! `pumice plan --write`: the bytes that a volume moves over links.
 
 use super::PlanArgs;
-use crate::failure::Failure;
 use crate::text::{count, print, print_json, table};
 use clap::ValueEnum;
 use pumice_executor::{Links, PlanSpec, Work, plan};
 use pumice_raid::layout::{Layout, Level};
+use pumice_service::failure::Failure;
 use pumice_units::format_binary;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// How rows are protected against a crash.
+/// Protection of rows against a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Consistency {

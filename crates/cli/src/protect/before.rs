@@ -1,8 +1,8 @@
-//! What is found out before anything is changed.
+//! Checks before anything is changed.
 
 use super::{Places, medium};
-use crate::failure::Failure;
 use pumice_blockdev::{FileDevice, OpenMode, Options};
+use pumice_service::failure::Failure;
 use pumice_tags::evidence::Evidence;
 use pumice_tags::file::TagFile;
 use pumice_tags::header::Header;
@@ -10,14 +10,14 @@ use pumice_tags::{open_place_to_read, serial_of};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// What two names can have in common.
+/// Identity of a file or device, which two names can have in common.
 #[derive(PartialEq, Eq)]
 enum Identity {
     /// A block device, by its number.
     Device(u64),
     /// A file, by its file system and inode: hard links are the same.
     File(u64, u64),
-    /// What does not exist yet.
+    /// A path at which nothing exists yet.
     Missing(PathBuf),
 }
 

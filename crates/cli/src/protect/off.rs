@@ -3,15 +3,15 @@
 //! `docs/guide/protecting-drives.md`, "Removing tags", has the rules.
 
 use super::{Places, medium};
-use crate::failure::Failure;
 use crate::text::{count, print};
 use pumice_blockdev::{FileDevice, OpenMode, Options};
+use pumice_service::failure::Failure;
 use pumice_tags::file::{TagError, TagFile};
 use pumice_tags::header::{BadHeader, Header};
 use pumice_tags::{TaggedDevice, open_place, remove_place, serial_of};
 use std::sync::Arc;
 
-/// What removes them all the same.
+/// Advice to remove them anyway.
 const FORCE: &str = "`--off --force` removes the tags all the same";
 
 /// A tag file that may be removed. Nobody else can open it meanwhile.
@@ -19,7 +19,7 @@ struct Removable<'p> {
     places: &'p Places<'p>,
     _open: Option<TaggedDevice>,
     _locked: Option<FileDevice>,
-    /// What to say once it is removed, a line each.
+    /// Lines to print once it is removed.
     notes: Vec<String>,
 }
 

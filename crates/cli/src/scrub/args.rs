@@ -4,7 +4,6 @@ use crate::access::folder;
 use crate::access::metadata;
 use crate::daytime::to_utc;
 use crate::devices::Placement;
-use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use pumice_host::Method;
 use pumice_host::order::Order;
@@ -16,6 +15,7 @@ use pumice_initiator::DigestPolicy;
 use pumice_offload::{MAX_STRIPES, PaceRequest, parse_window};
 use pumice_parity::seed::Seed;
 use pumice_raid::Metadata;
+use pumice_service::failure::Failure;
 use pumice_units::{parse_duration, parse_size};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -93,7 +93,7 @@ pub struct ScrubArgs {
     /// Check devices that are in use. Not needed for drives of nodes: nodes count every write
     #[arg(long, help_heading = IN_USE)]
     pub(crate) allow_in_use: bool,
-    /// How long an inconsistency must stay unchanged if others may be writing [default: 3s]
+    /// Time for which an inconsistency must stay unchanged if others may be writing [default: 3s]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = IN_USE)]
     settle: Option<u64>,
     /// Treat an array without a bitmap that was not stopped cleanly as if it had been
@@ -107,12 +107,12 @@ pub struct ScrubArgs {
     /// Report what --repair would rewrite; devices are opened read-only, and nothing is written
     #[arg(long, help_heading = REPAIR)]
     pub(crate) dry_run: bool,
-    /// Which readable bytes a repair rewrites. Sectors that a drive refuses are rebuilt under every
+    /// Readable bytes that a repair rewrites. Sectors that a drive refuses are rebuilt under every
     /// policy but `none`
     #[arg(long, value_enum, default_value_t = PolicyArg::Strong, help_heading = REPAIR)]
     repair_policy: PolicyArg,
-    /// How long replaced bytes are kept for `pumice repairs undo`; older ones are deleted when a
-    /// repair begins [default: 90d]
+    /// Time for which replaced bytes are kept for `pumice repairs undo`; older ones are deleted
+    /// when a repair begins [default: 90d]
     #[arg(long, value_name = "AGE", value_parser = parse_duration, requires = "repair", help_heading = REPAIR)]
     keep_repairs: Option<u64>,
 
@@ -126,8 +126,8 @@ pub struct ScrubArgs {
     /// Hours in which reads may start, in local time, such as 22:00-06:00; may be repeated
     #[arg(long, value_name = "FROM-TO", value_parser = parse_window, help_heading = PACE)]
     window: Vec<(u32, u32)>,
-    /// When background reads start. `priced`: when --slowdown allows it; `back-to-back`: at once
-    /// [default: priced with --slowdown, else back-to-back]
+    /// Times at which background reads start. `priced`: when --slowdown allows it; `back-to-back`:
+    /// at once [default: priced with --slowdown, else back-to-back]
     #[arg(long, value_name = "POLICY", value_parser = ["priced", "back-to-back"], help_heading = PACE)]
     policy: Option<String>,
 
@@ -147,12 +147,12 @@ pub struct ScrubArgs {
     /// offers them and is not on the loopback; `on`: required of every node; `off`: none
     #[arg(long, value_name = "WHEN", default_value_t = DigestPolicy::Auto, help_heading = NODES)]
     pub(crate) digest: DigestPolicy,
-    /// How long to try to reconnect to a node before the scrub stops, such as 10m; 0s: no attempt
+    /// Time to try to reconnect to a node before the scrub stops, such as 10m; 0s: no attempt
     /// [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = NODES)]
     reconnect: Option<u64>,
 
-    /// How stripes are checked. `auto`: `stripe` if all members are on one node, else
+    /// Method by which stripes are checked. `auto`: `stripe` if all members are on one node, else
     /// `fingerprint`. `host` reads every byte to this machine, at no pace
     #[arg(long, value_enum, default_value_t = MethodArg::Auto, help_heading = METHOD)]
     method: MethodArg,
@@ -221,7 +221,7 @@ enum PolicyArg {
 }
 
 impl ScrubArgs {
-    /// Whether the members are written to.
+    /// Tells that the members are written to.
     pub(crate) fn repairs(&self) -> bool {
         self.repair && !self.dry_run
     }

@@ -1,11 +1,6 @@
 //! `pumice scrub --drives`: checks drives by their tags alone.
 
 use super::ScrubArgs;
-use crate::access::Access;
-use crate::failure::Failure;
-use crate::opening::open_here;
-use crate::remote::{RemoteName, connect};
-use crate::tagged;
 use crate::text::{count, print, print_json};
 use pumice_host::stop::Stop;
 use pumice_node::{LocalNode, NodeOptions, Peers};
@@ -15,6 +10,13 @@ use pumice_offload::{
 };
 use pumice_protect::misdirected::{Differing, Misdirected, misdirected, tells};
 use pumice_protect::origin::{Judged, Opinion, Origin};
+use pumice_service::access::Access;
+use pumice_service::failure::Failure;
+use pumice_service::name::RemoteName;
+use pumice_service::opening::open_here;
+use pumice_service::place::RemotePlace;
+use pumice_service::remote::connect;
+use pumice_service::tagged;
 use pumice_units::format_decimal;
 use serde::Serialize;
 use std::ops::Range;
@@ -130,6 +132,7 @@ fn drives(args: &ScrubArgs) -> Result<Vec<Drive>, Failure> {
             here.push(name.clone());
             continue;
         };
+        let remote = RemotePlace::of(&remote)?;
         let node = connect(remote.address, args.digest)?;
         let wanted = |id: DriveId| remote.nsid.is_none_or(|nsid| nsid == id.0);
         let found: Vec<Drive> = node
@@ -139,7 +142,7 @@ fn drives(args: &ScrubArgs) -> Result<Vec<Drive>, Failure> {
             .map(|drive| Drive {
                 node: Arc::clone(&node) as _,
                 id: drive.id,
-                name: RemoteName { nsid: Some(drive.id.0), ..remote }.to_string(),
+                name: RemotePlace { nsid: Some(drive.id.0), ..remote }.to_string(),
                 size: drive.size_bytes,
             })
             .collect();
@@ -258,7 +261,7 @@ fn part_of(drive: &Drive, part: &Part) -> Result<ParityResult, NodeError> {
     })
 }
 
-/// Whether the node cut its list of places short.
+/// Tells that the node cut its list of places short.
 fn is_cut(result: &ParityResult) -> bool {
     result.unreadable.len() >= MAX_UNREADABLE || result.tags.as_ref().is_some_and(TagReport::is_cut)
 }

@@ -1,9 +1,7 @@
 //! `pumice scrub --heal`: the orders to md, through sysfs. `docs/design/healing.md` has the
 //! conditions.
 
-use crate::failure::Failure;
 use crate::progress::Silent;
-use crate::remote::RemoteName;
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
 use pumice_host::finding::Finding;
 use pumice_host::heal::{BEGIN, Healing, Md, Order, PAUSE, Plan, SyncAction, is_refused};
@@ -15,6 +13,8 @@ use pumice_host::target::Target;
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::DriveId;
 use pumice_raid::probe_at;
+use pumice_service::failure::Failure;
+use pumice_service::name::RemoteName;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub(super) struct Healed {
     pub(super) stripes: Vec<u64>,
     /// Stripes that were left alone, and why.
     pub(super) left: Vec<(u64, String)>,
-    /// Why it ended early.
+    /// Reason for an early end.
     pub(super) stopped: Option<String>,
 }
 
@@ -95,7 +95,7 @@ pub(super) fn is_of(array: &Array, scrubbed: &pumice_raid::Array, sysfs: &Path) 
     Err(Failure::new(format!("/dev/{} is not array {uuid}, to which the other devices belong", array.name)))
 }
 
-/// Whether an array is the one that was scrubbed, by the superblock of one of its members.
+/// Tells that an array is the one that was scrubbed, by the superblock of one of its members.
 pub(super) fn is_same(array: &Array, scrubbed: &pumice_raid::Array, sysfs: &Path) -> Result<bool, Failure> {
     let slaves = sysfs.join("class/block").join(&array.name).join("slaves");
     for entry in std::fs::read_dir(&slaves)? {
@@ -107,7 +107,7 @@ pub(super) fn is_same(array: &Array, scrubbed: &pumice_raid::Array, sysfs: &Path
     Ok(false)
 }
 
-/// Whether a device is a member of an array. Its users may have written superblocks of its UUID
+/// Tells that a device is a member of an array. Its users may have written superblocks of its UUID
 /// into it: those in another format than that of the array do not count.
 fn is_member(path: &Path, of: &pumice_raid::Array) -> Result<bool, Failure> {
     let device = Arc::new(FileDevice::open(path, OpenMode::ReadOnly, Options::default())?);
@@ -357,9 +357,9 @@ impl Array {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Access;
     use pumice_raid::layout::{Layout, Level};
     use pumice_raid::{FormatSpec, Metadata, Uuid};
+    use pumice_service::access::Access;
     use std::fs;
     use std::os::unix::fs::FileExt;
 

@@ -1,8 +1,11 @@
 //! The report as text: the verdict first, in one line.
 
+mod findings;
+
+pub(crate) use self::findings::findings;
+
 use crate::text::{count, table};
 use pumice_host::Method;
-use pumice_host::finding::{Certainty, Finding, Says, Strength, Verdict, WitnessFigures};
 use pumice_host::members::Absence;
 use pumice_host::pass::StopReason;
 use pumice_host::plan::{Batches, PassShape, actual};
@@ -14,83 +17,14 @@ use pumice_telemetry::{Ledger, Place};
 use pumice_units::{format_binary, format_decimal};
 use std::fmt::Write;
 
-/// Findings that are listed in full.
-const LISTED: usize = 40;
-
 /// The whole report.
 pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repairing: bool) -> String {
     let mut out = verdict_line(outcome, report, repairing);
-    let array = &report.array;
-    let layout = array.layout.as_deref().unwrap_or(match array.level {
-        4 => "parity on the last",
-        _ => "copies",
-    });
-    let chunks = match array.level {
-        1 => "stripes",
-        _ => "chunks",
-    };
-    let name = if array.name.is_empty() { String::new() } else { format!("{}  ", array.name) };
-    let _ = writeln!(
-        out,
-        "\narray    {name}{}  RAID-{} {layout}, {} members, {chunks} of {}, metadata {}",
-        array.uuid,
-        array.level,
-        array.raid_disks,
-        format_binary(array.chunk_bytes),
-        array.metadata,
-    );
+    out.push_str(&array_line(report));
     out.push_str(&degraded(report));
-    let rate = report.bytes_checked as f64 / report.seconds.max(1e-9);
-    let _ = writeln!(
-        out,
-        "checked  {} of {}{}, {} in {:.1} s ({}/s), method {}",
-        report.stripes_checked,
-        count(array.stripes, "stripe"),
-        if is_part(report) {
-            format!(", of which {}..{} were asked for", report.range.start, report.range.end)
-        } else {
-            String::new()
-        },
-        format_decimal(report.bytes_checked),
-        report.seconds,
-        format_decimal(rate as u64),
-        report.method,
-    );
-    if report.stripes_rechecked > 0 {
-        let _ = writeln!(
-            out,
-            "again    {}: inconsistent at the first look, consistent at a later one (written meanwhile, or read wrongly once)",
-            count(report.stripes_rechecked, "stripe")
-        );
-    }
-    for (reason, stripes) in &outcome.skipped {
-        let _ = writeln!(out, "skipped  {}: {}", count(*stripes, "stripe"), reason.words());
-    }
-    let explains = |note: &&Note| {
-        use Note::{BitmapStale, JournalMissing, JournalPending, JournalUnknown, PplUnreadable};
-        matches!(
-            note,
-            JournalMissing
-                | JournalPending { .. }
-                | JournalUnknown { .. }
-                | PplUnreadable { .. }
-                | BitmapStale { .. }
-        )
-    };
-    for note in target.array().notes().iter().filter(explains).filter(|_| outcome.unsettled_stripes() > 0) {
-        let _ = writeln!(out, "         {note}");
-    }
-    if let Some(tags) = &report.tags {
-        let now = match tags.vouched_now {
-            0 => String::new(),
-            n => format!("; {n} of the adopted tags are vouched from now on"),
-        };
-        let _ = writeln!(
-            out,
-            "tags     {} written, {} vouched, {} adopted blocks fit, {} have none{now}",
-            tags.written, tags.vouched, tags.adopted, tags.unchecked
-        );
-    }
+    out.push_str(&checked(report));
+    out.push_str(&skipped(target, outcome));
+    out.push_str(&tags(report));
     out.push_str(&pace(&report.pacing));
     let _ = writeln!(out, "missed   {}", bound_words(report, outcome.batches));
     if matches!(report.array.level, 4 | 5) && report.result == ArrayResult::Clean {
@@ -118,6 +52,100 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
         ("this scrub", report.ledger),
         ("conventional", conventional(target, report)),
     ]));
+    out
+}
+
+/// The array, in one line.
+fn array_line(report: &Report) -> String {
+    let mut out = String::new();
+    let array = &report.array;
+    let layout = array.layout.as_deref().unwrap_or(match array.level {
+        4 => "parity on the last",
+        _ => "copies",
+    });
+    let chunks = match array.level {
+        1 => "stripes",
+        _ => "chunks",
+    };
+    let name = if array.name.is_empty() { String::new() } else { format!("{}  ", array.name) };
+    let _ = writeln!(
+        out,
+        "\narray    {name}{}  RAID-{} {layout}, {} members, {chunks} of {}, metadata {}",
+        array.uuid,
+        array.level,
+        array.raid_disks,
+        format_binary(array.chunk_bytes),
+        array.metadata,
+    );
+    out
+}
+
+/// The stripes that were checked, and those that were checked again.
+fn checked(report: &Report) -> String {
+    let (mut out, array) = (String::new(), &report.array);
+    let rate = report.bytes_checked as f64 / report.seconds.max(1e-9);
+    let _ = writeln!(
+        out,
+        "checked  {} of {}{}, {} in {:.1} s ({}/s), method {}",
+        report.stripes_checked,
+        count(array.stripes, "stripe"),
+        if is_part(report) {
+            format!(", of which {}..{} were asked for", report.range.start, report.range.end)
+        } else {
+            String::new()
+        },
+        format_decimal(report.bytes_checked),
+        report.seconds,
+        format_decimal(rate as u64),
+        report.method,
+    );
+    if report.stripes_rechecked > 0 {
+        let _ = writeln!(
+            out,
+            "again    {}: inconsistent at the first look, consistent at a later one (written meanwhile, or read wrongly once)",
+            count(report.stripes_rechecked, "stripe")
+        );
+    }
+    out
+}
+
+/// The stripes that were left out, and the reasons that the array itself gives.
+fn skipped(target: &Target, outcome: &Outcome) -> String {
+    let mut out = String::new();
+    for (reason, stripes) in &outcome.skipped {
+        let _ = writeln!(out, "skipped  {}: {}", count(*stripes, "stripe"), reason.words());
+    }
+    let explains = |note: &&Note| {
+        use Note::{BitmapStale, JournalMissing, JournalPending, JournalUnknown, PplUnreadable};
+        matches!(
+            note,
+            JournalMissing
+                | JournalPending { .. }
+                | JournalUnknown { .. }
+                | PplUnreadable { .. }
+                | BitmapStale { .. }
+        )
+    };
+    for note in target.array().notes().iter().filter(explains).filter(|_| outcome.unsettled_stripes() > 0) {
+        let _ = writeln!(out, "         {note}");
+    }
+    out
+}
+
+/// The blocks that tags spoke of.
+fn tags(report: &Report) -> String {
+    let mut out = String::new();
+    if let Some(tags) = &report.tags {
+        let now = match tags.vouched_now {
+            0 => String::new(),
+            n => format!("; {n} of the adopted tags are vouched from now on"),
+        };
+        let _ = writeln!(
+            out,
+            "tags     {} written, {} vouched, {} adopted blocks fit, {} have none{now}",
+            tags.written, tags.vouched, tags.adopted, tags.unchecked
+        );
+    }
     out
 }
 
@@ -150,7 +178,7 @@ fn pace(drives: &[Pacing]) -> String {
     out
 }
 
-/// Whether only a part of the array was asked for.
+/// Tells that only a part of the array was asked for.
 fn is_part(report: &Report) -> bool {
     (report.range.start, report.range.end) != (0, report.array.stripes)
 }
@@ -334,151 +362,4 @@ pub(crate) fn ledger_table(ledgers: &[(&str, Ledger)]) -> String {
         }
     }
     table(&rows)
-}
-
-/// The findings, one paragraph each.
-pub(crate) fn findings(findings: &[Finding]) -> String {
-    let mut out = String::new();
-    for finding in findings.iter().take(LISTED) {
-        let _ = writeln!(out, "stripe {}: {}", finding.stripe, headline(finding));
-        let _ = writeln!(out, "    {}", place(finding));
-        out.push_str(&evidence(finding));
-        out.push_str(&alternatives(finding));
-        if let Some(why) = finding.unsettled {
-            let clause = finding.clause.map_or_else(String::new, |clause| format!(" ({clause})"));
-            let _ = writeln!(out, "    because {}{clause}", why.words());
-        }
-    }
-    if findings.len() > LISTED {
-        let _ = writeln!(out, "… and {} more; --json lists them all", findings.len() - LISTED);
-    }
-    out
-}
-
-/// The other explanations, one line for each kind.
-fn alternatives(finding: &Finding) -> String {
-    let mut kinds: Vec<(&str, Vec<String>)> = Vec::new();
-    for alternative in &finding.alternatives {
-        let members: Vec<String> = alternative.members.iter().map(ToString::to_string).collect();
-        let members = members.join(" and ");
-        match kinds.iter_mut().find(|(reason, _)| *reason == alternative.reason) {
-            Some((_, all)) => all.push(members),
-            None => kinds.push((&alternative.reason, vec![members])),
-        }
-    }
-    let mut out = String::new();
-    for (reason, members) in kinds {
-        let _ = match members.as_slice() {
-            [none] if none.is_empty() => writeln!(out, "    or: {reason}"),
-            all => writeln!(out, "    or members {}: {reason}", all.join(", or ")),
-        };
-    }
-    out
-}
-
-/// The error of the named member, and why the evidence is strong or weak.
-fn evidence(finding: &Finding) -> String {
-    let mut out = String::new();
-    for lost in finding.lost.iter().take(LISTED) {
-        let _ = writeln!(
-            out,
-            "    member {}: {} at {} of the chunk{}",
-            lost.member,
-            count(u64::from(lost.length), "byte"),
-            lost.chunk_offset,
-            lost.device_offset.map_or_else(String::new, |offset| format!(", {offset} of the device")),
-        );
-    }
-    if let Some(error) = finding.error {
-        let _ = writeln!(
-            out,
-            "    {}: {} in error, {} different values{}",
-            finding.strength.word(),
-            count(u64::from(error.bytes), "byte"),
-            error.distinct_values,
-            error.period.map_or_else(String::new, |period| match period {
-                1 => ", one constant".to_owned(),
-                period => format!(", repeating every {period} bytes"),
-            }),
-        );
-        if finding.strength == Strength::Strong && error.mistaken_one_in > 0 {
-            let _ = writeln!(
-                out,
-                "    two other members, damaged at random there, would look the same with a chance of at most {:.0e}",
-                1.0 / error.mistaken_one_in as f64,
-            );
-        }
-    }
-    if finding.assumes_one_hit {
-        out.push_str("    assumes that no two members are damaged in the very same bytes\n");
-    }
-    if let Some(WitnessFigures { says: Says::Convicts, origin, guard_bits, mistaken_one_in }) =
-        &finding.witness
-    {
-        let origin = origin.as_deref().unwrap_or_default();
-        let _ = writeln!(
-            out,
-            "    the bytes rebuilt from the other members match the stored tags ({origin}, guards of {guard_bits} bits); the chance of a false match is at most {:.0e}",
-            1.0 / mistaken_one_in.unwrap_or(1).max(1) as f64,
-        );
-    }
-    if let Some(misdirected) = &finding.misdirected {
-        let _ = writeln!(
-            out,
-            "    the bytes at {} of the device belong at {} of it: the drive wrote them to the wrong place",
-            misdirected.device_offset, misdirected.belongs_at,
-        );
-    }
-    for doubt in &finding.doubts {
-        let _ = writeln!(out, "    because {}", doubt.words());
-    }
-    if let Some(why) = &finding.left_alone {
-        let _ = writeln!(out, "    left alone: {why}");
-    }
-    if finding.would_repair {
-        out.push_str("    a repair would rewrite it\n");
-    }
-    out
-}
-
-fn headline(finding: &Finding) -> String {
-    let mut out = finding.verdict.words().to_owned();
-    if let (Some(role), Some(device)) = (finding.member, &finding.device) {
-        let _ = write!(out, " on member {role} ({device})");
-    }
-    if !finding.members.is_empty() {
-        let roles: Vec<String> = finding.members.iter().map(ToString::to_string).collect();
-        let word = if finding.verdict == Verdict::Ambiguous { "candidates" } else { "members" };
-        let _ = write!(out, " ({word} {})", roles.join(", "));
-    }
-    match finding.certainty {
-        // The difference is a fact; only its cause is unknown.
-        _ if finding.verdict.is_of_copies() => {}
-        Certainty::Proven => out.push_str(", proven"),
-        Certainty::Likely => out.push_str(", likely"),
-        Certainty::None => {}
-    }
-    if finding.repaired {
-        out.push_str(", repaired");
-    }
-    out
-}
-
-fn place(finding: &Finding) -> String {
-    let bytes = count(finding.length, "byte");
-    let mut out = format!("{bytes} at {} of the chunk", finding.chunk_offset);
-    if let Some(offset) = finding.device_offset {
-        let _ = write!(out, ", {offset} of the device");
-    }
-    if let Some(offset) = finding.array_offset {
-        let _ = write!(out, ", {offset} of the array");
-    } else if !finding.array_places.is_empty() {
-        let listed: Vec<String> = finding.array_places.iter().take(LISTED).map(ToString::to_string).collect();
-        let more = if finding.array_places.len() > LISTED { ", …" } else { "" };
-        // A single place is certain, and so are the places of named members.
-        let certain = finding.array_places.len() == 1 || !finding.verdict.leaves_members_open();
-        let word = if certain { "" } else { "one or more of " };
-        let _ = write!(out, "\n    in the array at {word}{}{more}", listed.join(", "));
-    }
-    out
 }

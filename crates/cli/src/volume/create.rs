@@ -1,15 +1,15 @@
 //! `pumice volume create` and `destroy`.
 
-use super::members::{Devices, nodes_survived};
 use crate::access::metadata;
-use crate::failure::Failure;
-use crate::say::say;
 use crate::text::{count, print, print_json};
 use clap::{Args, ValueEnum};
 use pumice_executor::{CreateSpec, MemberDrive, Released, create, erase, opens_without, release};
 use pumice_initiator::DigestPolicy;
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::{Metadata, Uuid};
+use pumice_service::failure::Failure;
+use pumice_service::members::{Devices, nodes_survived};
+use pumice_service::say::say;
 use pumice_units::{Role, format_decimal, parse_size};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -52,7 +52,7 @@ pub(crate) struct CreateArgs {
     /// where md looks for superblocks of other versions]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<u64>,
-    /// How rows are protected against a crash; with `bitmap`, no room is left for the stripe log
+    /// Protection of rows against a crash; with `bitmap`, no room is left for the stripe log
     #[arg(long, value_enum, default_value = "log")]
     consistency: ConsistencyArg,
     /// Use the drives even if they hold data or belong to an array; their contents are lost

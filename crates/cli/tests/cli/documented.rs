@@ -59,7 +59,7 @@ impl Drop for Served {
     }
 }
 
-/// What the commands of one page work on.
+/// Files on which the commands of one page work.
 struct Stage {
     page: PathBuf,
     array: Made,

@@ -91,7 +91,7 @@ impl Random {
     }
 }
 
-/// What a page may hold: its version at the last flush, and all that came after.
+/// Versions that a page may hold: its version at the last flush, and all that came after.
 type Allowed = Vec<Vec<u64>>;
 
 /// Writes, trims and flushes until the node is gone.
@@ -384,7 +384,7 @@ fn a_check_that_repairs_says_what_it_found_and_only_the_next_one_is_sound() {
     assert_eq!((code, &found["check"]["accepted_lost_tags"]), (0, &false.into()));
 }
 
-/// Where the tags of a new drive of 4 MiB lie: of the page whose data begin at `data`.
+/// Places of the tags of a new drive of 4 MiB: of the page whose data begin at `data`.
 fn tag_of(path: &Path, data: u64) -> u64 {
     let (_, found) = json(&["status", path.to_str().unwrap()]);
     let per_block = found["pages_per_block"].as_u64().unwrap();

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// What starts a node may have closed its standard output, or it may be full: that is no reason not
-/// to serve.
+/// The starter of a node may have closed its standard output, or it may be full: that is no reason
+/// not to serve.
 #[test]
 fn a_node_serves_though_nobody_takes_its_first_words() {
     let [address] = free_ports();
@@ -32,7 +32,7 @@ fn a_node_serves_though_nobody_takes_its_first_words() {
     assert_eq!(node.stop(), Some(0));
 }
 
-/// What takes the node's log may be full: it serves, and ends as it should.
+/// The place of the node's log may be full: it serves, and ends as it should.
 #[test]
 fn a_node_serves_though_its_log_cannot_be_written() {
     let [address] = free_ports();
@@ -182,7 +182,7 @@ fn thousands_of_connections_are_bounded_and_harmless() {
     assert_eq!(code, 0);
 }
 
-/// What a host made unreadable, a scrub finds unreadable: through the parity engine as well, and
+/// Blocks that a host made unreadable are unreadable to a scrub: through the parity engine too, and
 /// after a kill -9.
 #[test]
 fn blocks_that_a_host_made_unreadable_are_found() {

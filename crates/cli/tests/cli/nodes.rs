@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// The name of the other host.
 pub(crate) const HOST: &str = "nqn.2026-11.example:host";
-/// How long anything may take.
+/// Time that anything may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A node process; killed when it goes.
@@ -42,7 +42,7 @@ impl Node {
         format!("nvme://{}", self.address).into()
     }
 
-    /// How another host connects to it.
+    /// Parameters with which another host connects to it.
     pub(crate) fn options(&self) -> ConnectOptions {
         ConnectOptions {
             subsystem: self.nqn.parse().unwrap(),

@@ -257,7 +257,7 @@ fn damage_is_found_where_the_journal_of_a_running_array_holds_nothing() {
     });
 }
 
-/// What a person reads where the journal stands in the way: why, and what to do.
+/// The words for a person where the journal stands in the way: the reason, and what to do.
 #[test]
 fn a_journal_that_is_in_the_way_is_named_with_what_to_do() {
     let array = Made::new(RAID6);
@@ -326,7 +326,7 @@ fn two_scrubs_of_one_node_do_not_disturb_each_other() {
     });
 }
 
-/// What an inspection of the whole of two nodes says: its exit code, and its only array.
+/// Inspects the whole of two nodes; returns the exit code, and its only array.
 fn inspected(names: &[PathBuf]) -> (Option<i32>, Value, String) {
     let output = pumice().args(["inspect", "--json"]).args(names).output().unwrap();
     let mut document: Value = serde_json::from_slice(&output.stdout).unwrap();

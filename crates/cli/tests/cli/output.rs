@@ -1,4 +1,4 @@
-//! What goes to standard output: all of it or exit 2, and with `--json` JSON alone.
+//! Standard output: all of it or exit 2, and with `--json` JSON alone.
 
 use crate::network::Node;
 use crate::small_array::{Made, RAID6, damage, pumice, run};

@@ -1,4 +1,4 @@
-//! What a repair replaced can be listed, shown, put back and deleted.
+//! Bytes that a repair replaced can be listed, shown, put back and deleted.
 
 use crate::small_array::{Made, RAID6, damage, pumice, refusal, run, scrub};
 use serde_json::Value;

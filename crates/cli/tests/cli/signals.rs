@@ -29,7 +29,7 @@ pub(crate) fn begun(state: &Path) {
     }
 }
 
-/// What a process says until it ends, which it must within [`PATIENCE`]: its exit code, and its
+/// Waits for the end of a process, at most [`PATIENCE`], and returns its exit code and its
 /// report.
 fn ended(mut child: Child) -> (Option<i32>, Option<Value>) {
     let began = Instant::now();

@@ -20,7 +20,7 @@ pub(crate) const DISKS: usize = 5;
 pub(crate) const STRIPES: u64 = 40;
 pub(crate) const CHUNK: usize = 64 << 10;
 pub(crate) const DATA_OFFSET: u64 = 1 << 20;
-/// Where a member's superblock lies, in bytes.
+/// Place of a member's superblock, in bytes.
 pub(crate) const SUPERBLOCK: u64 = 4096;
 pub(crate) const RAID5: Level = Level::Raid5;
 pub(crate) const RAID6: Level = Level::Raid6;

@@ -1,4 +1,4 @@
-//! What must not be scrubbed: exit 2, a message that names the device and the field, nothing
+//! Arrays that must not be scrubbed: exit 2, a message that names the device and the field, nothing
 //! written.
 
 use crate::small_array::{Made, RAID5, RAID6, SUPERBLOCK, patch, pumice, refusal, scrub};

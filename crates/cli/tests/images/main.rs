@@ -25,7 +25,7 @@ fn pumice(state: &Path, args: &[&str], members: &[PathBuf]) -> (i32, Value) {
     (output.status.code().unwrap(), json)
 }
 
-/// What `mdadm --examine` said of a field of the first member.
+/// The words of `mdadm --examine` for a field of the first member.
 fn examined(folder: &Path, field: &str) -> Option<String> {
     let text = fs::read_to_string(folder.join("examine-stopped.txt")).unwrap();
     let line = text.lines().find(|line| line.trim_start().starts_with(field))?;

@@ -1,5 +1,6 @@
 //! `pumice volume` from outside: made, served, killed, served again, handed to mdadm.
 
+mod control;
 mod forged;
 mod paced;
 mod refused;

@@ -1,4 +1,4 @@
-//! What is refused keeps nothing: no descriptor, no thread, no lock, no file.
+//! Refused requests keep nothing: no descriptor, no thread, no lock, no file.
 
 use crate::world::{DRIVE, MIB, Served, World, empty, pattern, pumice};
 use pumice_initiator::{DigestPolicy, Queue};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a process has: its descriptors by what they are of, its threads, its locks.
+/// Resources of a process: its descriptors by what they are of, its threads, its locks.
 #[derive(Debug, PartialEq, Eq)]
 struct Has {
     descriptors: BTreeMap<String, usize>,
@@ -41,7 +41,7 @@ impl Has {
     }
 }
 
-/// What a process has once that does not change any more for a while.
+/// Resources of a process once they do not change any more for a while.
 fn settled(pid: u32) -> Has {
     let (mut has, mut since) = (Has::of(pid), Instant::now());
     while since.elapsed() < Duration::from_secs(1) {

@@ -70,7 +70,7 @@ impl World {
         self.drives.iter().map(|drive| fs::read(drive).unwrap()).collect()
     }
 
-    /// What is refused: code 2, words, and nothing written.
+    /// Checks that a command is refused: code 2, words, and nothing written.
     pub(crate) fn refused(&self, args: &[&str], devices: &[PathBuf], words: &[&str]) {
         let before = self.contents();
         let (code, text) = self.run(args, devices);
@@ -151,7 +151,7 @@ pub(crate) fn wait_for(world: &World, what: &str, is: impl Fn(&Value) -> bool) {
     }
 }
 
-/// What the array's own format says: whole, clean, and every equation holds.
+/// Checks by the array's own format: whole, clean, and every equation holds.
 pub(crate) fn clean(devices: &[PathBuf]) {
     let state = tempfile::tempdir().unwrap();
     let output =

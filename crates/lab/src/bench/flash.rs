@@ -2,7 +2,6 @@
 
 use clap::Args;
 use pumice::bench::median;
-use pumice::failure::Failure;
 use pumice::leaving::{self, Registered};
 use pumice::text::{print, print_json, table};
 use pumice_blockdev::{BlockDevice, FileDevice, IoError, MemoryDevice, OpenMode, Options};
@@ -10,6 +9,7 @@ use pumice_buffer::AlignedBuffer;
 use pumice_flash::Random;
 use pumice_flashdrive::{FlashDrive, FlashSpec, Layout};
 use pumice_ftl::{Fingerprint, Scheme};
+use pumice_service::failure::Failure;
 use pumice_units::parse_size;
 use serde::Serialize;
 use std::fs::{File, remove_file};

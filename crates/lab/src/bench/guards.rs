@@ -8,7 +8,6 @@
 
 use clap::Args;
 use pumice::bench::median;
-use pumice::failure::Failure;
 use pumice::system::thread_seconds;
 use pumice::text::{print, print_json, table};
 use pumice_buffer::AlignedBuffer;
@@ -18,6 +17,7 @@ use pumice_protect::guard::Guard;
 use pumice_protect::isa::Isa;
 use pumice_protect::kernels::{Kernels, Spacing};
 use pumice_protect::stream::{CheckStream, MakeStream};
+use pumice_service::failure::Failure;
 use serde::Serialize;
 use std::hint::black_box;
 use std::process::ExitCode;

@@ -5,11 +5,12 @@ mod beside;
 use clap::Args;
 use pumice::bench::load::{Latency, Shape, check_seconds, connect, drive, load};
 use pumice::bench::median;
-use pumice::failure::Failure;
-use pumice::remote::{DEADLINE, RemoteName};
 use pumice::text::{print, print_json, table};
 use pumice_initiator::{BusyPoll, Controller, PollingStream, prepare};
 use pumice_nvme::spec::identify::Namespace;
+use pumice_service::failure::Failure;
+use pumice_service::place::RemotePlace;
+use pumice_service::remote::DEADLINE;
 use serde::Serialize;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -93,7 +94,7 @@ const CASES: [(&str, bool, bool, u32, u16); 10] = [
 /// Runs the command.
 pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     check_seconds(args.seconds)?;
-    let address = RemoteName::parse(&args.address)?.address;
+    let address = RemotePlace::parse(&args.address)?.address;
     let mut controller = connect(address, args.digests)?;
     let namespace = drive(&mut controller, "--nsid", args.nsid)?;
     if let Some(nsid) = args.beside {

@@ -10,8 +10,6 @@ mod human;
 
 use clap::{Args, ValueEnum};
 use pumice::bench::load::connect;
-use pumice::failure::Failure;
-use pumice::remote::{self, RemoteName};
 use pumice::text::{print, print_json};
 use pumice_initiator::{Controller, DigestPolicy, Queue};
 use pumice_nvme::spec::Sqe;
@@ -23,6 +21,9 @@ use pumice_offload::{
 };
 use pumice_parity::seed::Seed;
 use pumice_remote::RemoteNode;
+use pumice_service::failure::Failure;
+use pumice_service::place::RemotePlace;
+use pumice_service::remote;
 use pumice_units::parse_duration;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -169,7 +170,7 @@ pub(crate) fn run(args: &PaceArgs) -> Result<ExitCode, Failure> {
     if args.slowdown == 0 {
         return Err(Failure::new("--slowdown is 0: it must be greater"));
     }
-    let address = RemoteName::parse(&args.address)?.address;
+    let address = RemotePlace::parse(&args.address)?.address;
     let mut controller = connect(address, false)?;
     let node = remote::connect(address, DigestPolicy::Auto)?;
     let mut namespaces = Vec::new();

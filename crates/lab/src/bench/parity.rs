@@ -7,12 +7,12 @@
 use clap::Args;
 use pumice::bench::kernels::{Candidate, Plain, ratio, speeds, streams};
 use pumice::bench::{kernels, median};
-use pumice::failure::Failure;
 use pumice::text::{print, print_json, table};
 use pumice_parity::gf;
 use pumice_parity::isa::Isa;
 use pumice_parity::kernels::Kernels;
 use pumice_parity::matrix::Matrix;
+use pumice_service::failure::Failure;
 use serde::Serialize;
 use std::hint::black_box;
 use std::process::ExitCode;

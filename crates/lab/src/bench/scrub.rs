@@ -1,14 +1,9 @@
 //! `pumice-lab bench scrub`.
 
 use clap::Args;
-use pumice::access::Access;
 use pumice::bench::median;
 use pumice::devices::{Placement, assemble_from, place};
-use pumice::failure::Failure;
-use pumice::probed::Probed;
-use pumice::probing::probe_all;
 use pumice::progress::Silent;
-use pumice::scrub::fresh_seed;
 use pumice::text::{print, print_json, table};
 use pumice_blockdev::BlockDevice;
 use pumice_host::Method;
@@ -17,6 +12,11 @@ use pumice_host::stop::Stop;
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DriveId, Mode, ParityCommand, Rule, Source, Window};
 use pumice_raid::Array;
+use pumice_service::access::Access;
+use pumice_service::failure::Failure;
+use pumice_service::probed::Probed;
+use pumice_service::probing::probe_all;
+use pumice_service::state::fresh_seed;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;

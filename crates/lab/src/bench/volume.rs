@@ -7,9 +7,7 @@ use clap::{Args, ValueEnum};
 use human::human;
 use load::{Places, Shape, load};
 use pumice::bench::median;
-use pumice::failure::Failure;
 use pumice::node_processes::{NodePlace, NodeProcess, start_nodes_at};
-use pumice::remote::connect;
 use pumice::text::{print, print_json};
 use pumice_blockdev::{BlockDevice, LimitedDevice, MemoryDevice, check_memory};
 use pumice_executor::{
@@ -21,6 +19,8 @@ use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
 use pumice_raid::layout::{Layout, Level};
 use pumice_remote::RemoteNode;
+use pumice_service::failure::Failure;
+use pumice_service::remote::connect;
 use pumice_units::{Role, parse_size};
 use serde::Serialize;
 use std::net::IpAddr;

@@ -2,12 +2,12 @@
 
 use super::shared::{ShowArgs, file_name};
 use clap::Args;
-use pumice::failure::Failure;
 use pumice::text::table;
 use pumice_blockdev::memory_available;
 use pumice_ftl::{Content, Fingerprint, HashTimes, Scheme};
 use pumice_lab::study::flash::{Fdp, Load, Report, Row, Settings, Source, Study, VictimPolicy, study};
 use pumice_lab::study::plot::{Column, Marks, Panel, Rows, grouped};
+use pumice_service::failure::Failure;
 use pumice_units::parse_size;
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,10 +1,10 @@
 //! Arguments common to the studies of a trace: the trace, and the output.
 
 use clap::Args;
-use pumice::failure::Failure;
 use pumice::text::{print, print_json};
 use pumice_lab::study::Drive;
 use pumice_lab::study::trace::Format;
+use pumice_service::failure::Failure;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

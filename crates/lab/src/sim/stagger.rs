@@ -1,9 +1,9 @@
 //! `pumice-lab sim stagger`: the costs and gains of staggered order.
 
 use clap::Args;
-use pumice::failure::Failure;
 use pumice::text::{print, print_json, table};
 use pumice_lab::study::stagger::{Delay, Throughput, delay, throughput};
+use pumice_service::failure::Failure;
 use serde::Serialize;
 use std::process::ExitCode;
 

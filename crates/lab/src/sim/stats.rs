@@ -2,10 +2,10 @@
 
 use super::shared::{ShowArgs, TraceArgs, file_name};
 use clap::Args;
-use pumice::failure::Failure;
 use pumice::text::table;
 use pumice_lab::study::plot::{Axis, Division, Figure, Series};
 use pumice_lab::study::stats::{TraceStats, trace_stats};
+use pumice_service::failure::Failure;
 use std::process::ExitCode;
 
 /// Shows how idle a traced drive is.

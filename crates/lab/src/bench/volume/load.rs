@@ -1,10 +1,10 @@
 //! Requests to a volume, many in flight by one thread.
 
-use pumice::failure::Failure;
 use pumice_blockdev::{BlockDevice, IoError};
 use pumice_buffer::SharedBuffer;
 use pumice_executor::{Answers, Ended, ReadBytes, VolumeDevice};
 use pumice_flash::Random;
+use pumice_service::failure::Failure;
 use std::time::{Duration, Instant};
 
 /// Places of requests.

@@ -2,14 +2,17 @@
 
 use crate::access::Access;
 use crate::failure::Failure;
-use crate::remote::RemoteName;
+use crate::name::RemoteName;
 use crate::tagged;
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The named devices, with an assembled array replaced by its members.
-pub(crate) fn expand(paths: &[PathBuf], sysfs: &Path) -> Result<Vec<PathBuf>, Failure> {
+///
+/// # Errors
+/// If a name is none, or the members of an array cannot be listed.
+pub fn expand(paths: &[PathBuf], sysfs: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut out = Vec::new();
     for path in paths {
         if RemoteName::of(path)?.is_some() {
@@ -53,7 +56,10 @@ fn md_members(path: &Path, sysfs: &Path) -> Result<Option<Vec<PathBuf>>, Failure
 
 /// Opens devices. `beside_nodes`: others are drives of nodes, so that all of them are taken to be
 /// in use.
-pub(crate) fn open_beside(
+///
+/// # Errors
+/// If one cannot be opened, is named twice, or may be written by somebody else.
+pub fn open_beside(
     paths: &[PathBuf],
     access: Access,
     beside_nodes: bool,
@@ -111,13 +117,19 @@ fn served_as(name: &str) -> String {
 }
 
 /// Opens devices of this machine, and refuses those that somebody else may be writing.
-pub(crate) fn open_here(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn BlockDevice>>, Failure> {
+///
+/// # Errors
+/// As [`open_beside`].
+pub fn open_here(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn BlockDevice>>, Failure> {
     open_beside(paths, access, false)
 }
 
-/// Who may be writing a device or file of this machine without the scrub noticing; `None` if nobody
-/// is known to. Beside drives of nodes, every file counts as in use.
-pub(crate) fn user_of(
+/// The user who may be writing a device or file of this machine without the scrub noticing; `None`
+/// if nobody is known to. Beside drives of nodes, every file counts as in use.
+///
+/// # Errors
+/// If the state of the device cannot be read.
+pub fn user_of(
     path: &Path,
     device: &FileDevice,
     beside_nodes: bool,

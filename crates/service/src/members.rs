@@ -1,10 +1,13 @@
 //! Devices of volumes: opened for writing, with exclusive access.
 
+use crate::api::Code;
 use crate::failure::Failure;
+use crate::name::RemoteName;
 use crate::opening::loop_over;
+use crate::place::RemotePlace;
 use crate::probed::Place;
 use crate::probing::probe_drives;
-use crate::remote::{RemoteName, connect, hold, told_apart};
+use crate::remote::{connect, hold, told_apart};
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
 use pumice_executor::MemberDrive;
 use pumice_initiator::DigestPolicy;
@@ -20,7 +23,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The path in a form that means the same to a process in another folder.
-pub(super) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+///
+/// # Errors
+/// If it begins as the name of a drive of a node and is none, or is no file of this machine.
+pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     if RemoteName::of(path)?.is_some() {
         return Ok(path.to_owned());
     }
@@ -29,21 +35,22 @@ pub(super) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 
 /// A member as an operator names it, a role or a device, in a form that means the same to a process
 /// in another folder. A device that is gone is left as it is.
-pub(super) fn named(member: &str) -> String {
+#[must_use]
+pub fn named(member: &str) -> String {
     let is_role = member.parse::<u16>().is_ok();
     let path = Path::new(member).canonicalize().ok().filter(|_| !is_role);
     path.map_or_else(|| member.to_owned(), |path| path.display().to_string())
 }
 
-/// Whether two names are of the same device: alike, or of one file.
-pub(super) fn is_same(one: &str, other: &str) -> bool {
+/// Tells that two names are of the same device: alike, or of one file.
+pub(crate) fn is_same(one: &str, other: &str) -> bool {
     let file = |name: &str| Path::new(name).canonicalize().ok();
     one == other || file(one).is_some_and(|path| file(other) == Some(path))
 }
 
 /// Devices that this process has opened, and nodes that it holds.
 #[derive(Default)]
-pub(super) struct Devices {
+pub struct Devices {
     digests: DigestPolicy,
     metadata: Option<Metadata>,
     nodes: BTreeMap<SocketAddr, Arc<RemoteNode>>,
@@ -52,37 +59,44 @@ pub(super) struct Devices {
 }
 
 /// The devices and nodes that were open before a request.
-pub(super) struct Before {
+struct Before {
     nodes: Vec<SocketAddr>,
     seen: Vec<PathBuf>,
     opened: Vec<PathBuf>,
 }
 
 impl Devices {
-    pub(super) fn new(digests: DigestPolicy) -> Self {
+    /// None yet. Connections to nodes carry digests as `digests` says.
+    #[must_use]
+    pub fn new(digests: DigestPolicy) -> Self {
         Self { digests, ..Self::default() }
     }
 
     /// Of an array with superblocks of this version, if its operator names it.
-    pub(super) fn with_metadata(self, metadata: Option<Metadata>) -> Self {
+    #[must_use]
+    pub fn with_metadata(self, metadata: Option<Metadata>) -> Self {
         Self { metadata, ..self }
     }
 
-    /// Whether any device is a node's.
-    pub(super) fn any_far(&self) -> bool {
+    /// Tells that some device is a node's.
+    #[must_use]
+    pub fn any_far(&self) -> bool {
         !self.nodes.is_empty()
     }
 
     /// Opens devices; none may be named twice. A node named without a drive means all of its drives
     /// that have a superblock, if `nodes` allows that.
-    pub(super) fn open(&mut self, paths: &[PathBuf], nodes: bool) -> Result<Vec<MemberDrive>, Failure> {
+    ///
+    /// # Errors
+    /// If a device is named twice or cannot be opened, or a node cannot be reached or held.
+    pub fn open(&mut self, paths: &[PathBuf], nodes: bool) -> Result<Vec<MemberDrive>, Failure> {
         let (mut near, mut far) = (Vec::new(), Vec::new());
         for path in paths {
             match RemoteName::of(path)? {
                 Some(name) if name.nsid.is_none() && !nodes => {
                     return Err(Failure::new(format!("{name}: name one of its drives, such as {name}/1")));
                 }
-                Some(name) => far.push(name),
+                Some(name) => far.push(RemotePlace::of(&name)?),
                 None => near.push(path.as_path()),
             }
         }
@@ -97,13 +111,14 @@ impl Devices {
 
     /// Opens a device for a request, and closes it again, with the node that was connected for it,
     /// if the request is refused. The volume keeps what it has taken.
-    pub(super) fn open_for<T>(
+    pub(crate) fn open_for<T>(
         &mut self,
         path: &Path,
         request: impl FnOnce(MemberDrive) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let before = self.before();
-        let done = self.open_one(path).and_then(request);
+        let opened = self.open_one(path).map_err(|failure| failure.or(Code::Device));
+        let done = opened.and_then(request);
         if done.is_err() {
             self.back_to(&before);
         }
@@ -134,7 +149,8 @@ impl Devices {
                 return Ok(drive.clone());
             }
             self.seen.retain(|seen| *seen != known);
-            if let Some(RemoteName { address, nsid: Some(nsid) }) = RemoteName::of(path)?
+            let named = RemoteName::of(path)?.map(|name| RemotePlace::of(&name)).transpose()?;
+            if let Some(RemotePlace { address, nsid: Some(nsid) }) = named
                 && let Some(node) = self.nodes.get(&address)
                 && node.read(DriveId(nsid), 0, &mut [0; 512]).is_err()
             {
@@ -179,7 +195,7 @@ impl Devices {
         paths.iter().enumerate().map(drive).collect()
     }
 
-    fn open_there(&mut self, name: &RemoteName) -> Result<Vec<MemberDrive>, Failure> {
+    fn open_there(&mut self, name: &RemotePlace) -> Result<Vec<MemberDrive>, Failure> {
         if !self.nodes.contains_key(&name.address) {
             let node = connect(name.address, self.digests)?;
             told_apart(self.nodes.values().chain([&node]))?;
@@ -196,7 +212,7 @@ impl Devices {
     }
 
     /// All drives of a node that have a superblock.
-    fn all_of(&mut self, name: &RemoteName) -> Result<Vec<MemberDrive>, Failure> {
+    fn all_of(&mut self, name: &RemotePlace) -> Result<Vec<MemberDrive>, Failure> {
         let node = Arc::clone(&self.nodes[&name.address]);
         let mut out = Vec::new();
         for probed in probe_drives(&node, name, self.metadata) {
@@ -209,7 +225,7 @@ impl Devices {
     }
 }
 
-/// Whether two paths are names of one file, or of one block device.
+/// Tells that two paths are names of one file, or of one block device.
 fn is_hard_link(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| {
         let found = std::fs::metadata(path).ok()?;
@@ -219,9 +235,10 @@ fn is_hard_link(one: &Path, other: &Path) -> bool {
     identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
-/// How many nodes, whichever they are, may be lost, and how many there are. All local drives count
-/// as one node. Any `survives` members may be lost; of more, those that `corrects` says.
-pub(super) fn nodes_survived(
+/// The number of nodes that may be lost, whichever they are, and the number of all nodes. All local
+/// drives count as one node. Any `survives` members may be lost; of more, those for which
+/// `corrects` is true.
+pub fn nodes_survived(
     drives: impl IntoIterator<Item = (Role, String)>,
     survives: usize,
     corrects: impl Fn(&BTreeSet<Role>) -> bool,
@@ -249,7 +266,7 @@ pub(super) fn nodes_survived(
     (survived, nodes.len())
 }
 
-/// Whether every choice of `more` nodes, with the members `lost`, is corrected.
+/// Tells that every choice of `more` nodes, with the members `lost`, is corrected.
 fn all_of(
     nodes: &[Vec<Role>],
     more: usize,

@@ -8,12 +8,12 @@ use std::io::{self, Write};
 /// written (it is closed or full), nobody reads it, and the command goes on: `eprintln!` would end
 /// it with a panic. Names and words of others are part of messages: what a terminal would obey is
 /// escaped.
-pub(crate) fn say(words: &str) {
+pub fn say(words: &str) {
     line(&format!("pumice: {words}"));
 }
 
 /// The same without the name of the program.
-pub(crate) fn line(words: &str) {
+pub fn line(words: &str) {
     // Nobody reads what cannot be written.
     let _ = io::stderr().lock().write_all(format!("{}\n", printable_lines(words)).as_bytes());
 }

@@ -19,7 +19,7 @@ pub struct Probed {
     pub holds: String,
 }
 
-/// Where a device is.
+/// Location of a device.
 #[derive(Clone)]
 pub enum Place {
     /// In this machine.
@@ -30,6 +30,7 @@ pub enum Place {
 
 impl Place {
     /// The device, if it is in this machine.
+    #[must_use]
     pub const fn here(&self) -> Option<&Arc<dyn BlockDevice>> {
         match self {
             Self::Here(device) => Some(device),
@@ -40,13 +41,15 @@ impl Place {
 
 impl Probed {
     /// The device, if it is in this machine.
+    #[must_use]
     pub const fn here(&self) -> Option<&Arc<dyn BlockDevice>> {
         self.place.here()
     }
 }
 
 /// The nodes behind devices, each once.
-pub(crate) fn nodes_of(probed: &[Probed]) -> Vec<Arc<RemoteNode>> {
+#[must_use]
+pub fn nodes_of(probed: &[Probed]) -> Vec<Arc<RemoteNode>> {
     let mut nodes: Vec<Arc<RemoteNode>> = Vec::new();
     for device in probed {
         if let Place::There(node, _) = &device.place
@@ -58,7 +61,7 @@ pub(crate) fn nodes_of(probed: &[Probed]) -> Vec<Arc<RemoteNode>> {
     nodes
 }
 
-/// What to do about a member that has been cut short; nothing where the error is another one.
+/// Advice for a member that has been cut short; empty where the error is another one.
 pub(crate) fn advice(error: &ProbeError) -> &'static str {
     match error {
         ProbeError::Invalid(invalid) if invalid.field == "data_size" => {
@@ -69,7 +72,10 @@ pub(crate) fn advice(error: &ProbeError) -> &'static str {
 }
 
 /// Takes the records of devices that are all members of an array.
-pub(crate) fn records(probed: &mut [Probed]) -> Result<Vec<(String, MemberRecord)>, Failure> {
+///
+/// # Errors
+/// If a device has no superblock.
+pub fn records(probed: &mut [Probed]) -> Result<Vec<(String, MemberRecord)>, Failure> {
     let mut records = Vec::new();
     let some_have_one = probed.iter().any(|device| device.record.is_some());
     for probed in probed {

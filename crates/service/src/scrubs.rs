@@ -1,16 +1,17 @@
 //! A scrub in the process that serves the volume: the pass of `pumice scrub`, under the volume's
 //! own locks.
 
-use super::control::Reply;
-use super::order::{ScrubOrder, Told};
+use crate::api::{Answer, Code, ScrubDone, ScrubOrder, ScrubProgress};
 use crate::failure::Failure;
-use crate::scrub::{fresh_seed, open_state, report_of};
+use crate::lines::Reply;
+use crate::state::{fresh_seed, open_state};
 use pumice_executor::{Control, MemberDrive};
 use pumice_host::error::HostError;
 use pumice_host::finding::Finding;
 use pumice_host::locks::{Purpose, StripeLock, StripeLocks};
 use pumice_host::pass::{Observer, Progress, StopReason};
-use pumice_host::scrub::{Options, run as run_pass};
+use pumice_host::report::Report;
+use pumice_host::scrub::{Options, Outcome, run as run_pass};
 use pumice_host::stop::Stop;
 use pumice_host::target::{Member, Target};
 use pumice_offload::{DataNode, PaceRequest};
@@ -20,7 +21,6 @@ use pumice_units::Role;
 use std::io::Read;
 use std::net::Shutdown;
 use std::ops::Range;
-use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -29,20 +29,50 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const BATCH: u64 = 1 << 20;
 /// Findings after which a scrub stops: its report goes through the socket.
 const MOST_FINDINGS: usize = 10_000;
-/// How often superblocks that do not fit together are read again: they are written one by one.
+/// Attempts to read superblocks that do not fit together: they are written one by one.
 const AGAIN: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
-/// How often progress is told.
+/// Time between two lines of progress.
 const TELL_EVERY: Duration = Duration::from_millis(200);
-/// How long the end of the volume waits for a scrub. A repair that has begun takes one stripe; what
-/// takes longer waits for a drive or a node that does not answer, and is told in its journal.
+/// Time that the end of the volume gives a scrub. A repair that has begun takes one stripe; one
+/// that takes longer waits for a drive or a node that does not answer, and is told in its journal.
 const CLOSE_TIME: Duration = Duration::from_secs(5);
-/// How often it looks whether the scrub has ended.
+/// Time between two looks at the scrub that is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
+/// Text of a report for people: of the array, its outcome and its report, and whether repairs were
+/// asked for. The program that serves the volume has the words.
+pub type Words = fn(&Target, &Outcome, &Report, bool) -> String;
+/// Text of a report as a JSON document.
+pub type Document = fn(&Report) -> String;
+
+/// Forms in which a report is written.
+#[derive(Debug, Clone, Copy)]
+pub struct Forms {
+    /// For people.
+    pub words: Words,
+    /// For programs.
+    pub document: Document,
+}
+
+impl Forms {
+    /// The report of a scrub, and the exit code of its command.
+    #[must_use]
+    pub fn report(&self, target: &Target, outcome: &Outcome, json: bool, repairing: bool) -> (String, u8) {
+        let report = Report::new(target, outcome);
+        let output = match json {
+            true => (self.document)(&report),
+            false => (self.words)(target, outcome, &report, repairing),
+        };
+        (output, report.result.exit_code())
+    }
+}
+
 /// The scrub of a volume, if one is under way.
-#[derive(Default)]
-pub(super) struct Scrubs(Mutex<Running>);
+pub(crate) struct Scrubs {
+    forms: Forms,
+    running: Mutex<Running>,
+}
 
 #[derive(Default)]
 struct Running {
@@ -52,35 +82,35 @@ struct Running {
 }
 
 impl Scrubs {
-    /// Begins a scrub, which answers on `stream`, and ends when its client goes.
-    pub(super) fn begin(
-        &self,
-        control: Control,
-        order: ScrubOrder,
-        stream: UnixStream,
-    ) -> Result<(), Failure> {
-        let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// None yet. Reports are written in these forms.
+    pub(crate) fn new(forms: Forms) -> Self {
+        Self { forms, running: Mutex::default() }
+    }
+
+    /// Begins a scrub, which answers by `reply`, and ends when its client goes.
+    pub(crate) fn begin(&self, control: Control, order: ScrubOrder, reply: Reply) -> Result<(), Failure> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if running.closed {
-            return Err(Failure::new("the volume is being stopped"));
+            return Err(Failure::coded(Code::Stopped, "the volume is being stopped"));
         }
         if running.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
-            return Err(Failure::new("a scrub of the volume is under way"));
+            return Err(Failure::coded(Code::ScrubRunning, "a scrub of the volume is under way"));
         }
         let stop = Arc::new(Stop::new());
-        let (gone, mut watched) = (Arc::clone(&stop), stream.try_clone()?);
+        let (gone, mut watched) = (Arc::clone(&stop), reply.stream.try_clone()?);
         watched.set_read_timeout(None)?;
         std::thread::Builder::new().name("scrub-client".to_owned()).spawn(move || {
-            // Nothing is to come: whatever does, or the end, means that the scrub is to stop.
+            // Nothing is to come: a byte, or the end, means that the scrub is to stop.
             let _ = watched.read(&mut [0]);
             gone.raise();
         })?;
-        let ours = Arc::clone(&stop);
+        let (ours, forms) = (Arc::clone(&stop), self.forms);
         let thread = std::thread::Builder::new().name("scrub".to_owned()).spawn(move || {
-            let mut teller = Teller { reply: Reply(stream), stop: Arc::clone(&ours), told: Instant::now() };
-            let end = scrub(&control, &order, &ours, &mut teller);
-            teller.tell(&end.unwrap_or_else(|failure| Told::Error(failure.to_string())));
+            let mut teller = Teller { reply, stop: Arc::clone(&ours), told: Instant::now() };
+            let end = scrub(&control, &order, forms, &ours, &mut teller);
+            teller.tell(&end.map_or_else(|failure| Answer::Error(failure.fault()), Answer::Done));
             // The client may have gone.
-            let _ = teller.reply.0.shutdown(Shutdown::Both);
+            let _ = teller.reply.stream.shutdown(Shutdown::Both);
         })?;
         (running.stop, running.thread) = (Some(stop), Some(thread));
         Ok(())
@@ -89,8 +119,8 @@ impl Scrubs {
     /// Ends the scrub that is under way, and lets no other begin. A repair that has begun is
     /// finished. Returns whether the scrub ended within [`CLOSE_TIME`]; if not, it still waits for
     /// a drive or a node.
-    pub(super) fn close(&self) -> bool {
-        let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn close(&self) -> bool {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.closed = true;
         if let Some(stop) = running.stop.take() {
             stop.raise();
@@ -112,8 +142,8 @@ struct Teller {
 }
 
 impl Teller {
-    fn tell(&mut self, told: &Told) {
-        if self.reply.line(told).is_err() {
+    fn tell(&mut self, answer: &Answer) {
+        if self.reply.send(answer).is_err() {
             // Nobody waits for the result.
             self.stop.raise();
         }
@@ -125,7 +155,7 @@ impl Observer for Teller {
         if self.told.elapsed() >= TELL_EVERY || progress.stripes == 0 {
             self.told = Instant::now();
             let Progress { stripes, of_stripes, bytes, findings } = *progress;
-            self.tell(&Told::Progress { stripes, of_stripes, bytes, findings });
+            self.tell(&Answer::Progress(ScrubProgress { stripes, of_stripes, bytes, findings }));
         }
     }
 
@@ -134,16 +164,17 @@ impl Observer for Teller {
     }
 
     fn note(&mut self, note: &str) {
-        self.tell(&Told::Note(note.to_owned()));
+        self.tell(&Answer::Note(note.to_owned()));
     }
 }
 
 fn scrub(
     control: &Control,
     order: &ScrubOrder,
+    forms: Forms,
     stop: &Arc<Stop>,
     teller: &mut Teller,
-) -> Result<Told, Failure> {
+) -> Result<ScrubDone, Failure> {
     let chunk = control.facts().geometry.chunk_bytes();
     let mut options = options(order, chunk)?;
     let pace = PaceRequest { rate: order.rate, windows: order.windows.clone(), ..PaceRequest::default() };
@@ -166,8 +197,8 @@ fn scrub(
         Some(StopReason::Failed(why)) => Some(why.clone()),
         _ => None,
     };
-    let (output, exit) = report_of(&target, &outcome, order.json, options.repair.is_some());
-    Ok(Told::Done { output, exit, stopped })
+    let (output, exit) = forms.report(&target, &outcome, order.json, options.repair.is_some());
+    Ok(ScrubDone { output, exit, stopped })
 }
 
 fn options(order: &ScrubOrder, chunk: u64) -> Result<Options, Failure> {
@@ -226,7 +257,7 @@ fn target_of(control: &Control, stop: &Stop) -> Result<Target, Failure> {
     Ok(Target::new(array, out))
 }
 
-/// Why superblocks make no array now.
+/// Superblocks that make no array now.
 enum Unfit {
     For(String),
 }
@@ -245,7 +276,7 @@ fn assembled(members: &[(Role, MemberDrive)], known: Known) -> Result<Array, Unf
     Ok(array)
 }
 
-/// When batches may begin.
+/// Times at which batches may begin.
 struct Pace {
     zero: Instant,
     bucket: Option<TokenBucket>,
@@ -262,7 +293,7 @@ impl Pace {
         })
     }
 
-    /// How long a batch of `bytes` of each drive has to wait; `None` if it may begin now. Then it
+    /// Time that a batch of `bytes` of each drive has to wait; `None` if it may begin now. Then it
     /// is counted.
     fn wait(&mut self, bytes: u64) -> Option<Duration> {
         let now = Nanos::try_from(self.zero.elapsed().as_nanos()).unwrap_or(Nanos::MAX);

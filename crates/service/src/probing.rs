@@ -3,9 +3,11 @@
 
 use crate::access::{Access, probe_named};
 use crate::failure::Failure;
+use crate::name::RemoteName;
 use crate::opening::open_beside;
+use crate::place::RemotePlace;
 use crate::probed::{Place, Probed, advice};
-use crate::remote::{RemoteName, connect, hold, told_apart};
+use crate::remote::{connect, hold, told_apart};
 use crate::tagged;
 use pumice_blockdev::BlockDevice;
 use pumice_host::probe::DriveReader;
@@ -25,10 +27,11 @@ struct Unread {
     place: Place,
     size: u64,
     /// It was not named itself, but its node was: without a superblock it is left out.
-    of_node: Option<RemoteName>,
+    of_node: Option<RemotePlace>,
 }
 
-type Each<T> = Vec<Result<T, Failure>>;
+/// A result for each device.
+pub type Each<T> = Vec<Result<T, Failure>>;
 
 /// Opens devices, and connects to nodes, and reads superblocks. A node that is named without a
 /// drive stands for all of its drives that carry one.
@@ -58,7 +61,7 @@ pub fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>, Failu
 ///
 /// # Errors
 /// If a name is none.
-pub(crate) fn probe_each(paths: &[PathBuf], access: Access) -> Result<Each<Probed>, Failure> {
+pub fn probe_each(paths: &[PathBuf], access: Access) -> Result<Each<Probed>, Failure> {
     let (far, local) = split(paths)?;
     let beside = !far.is_empty();
     let here = local.into_iter().map(|path| {
@@ -73,20 +76,20 @@ pub(crate) fn probe_each(paths: &[PathBuf], access: Access) -> Result<Each<Probe
 /// The drives of a node that a name stands for, with their superblocks.
 pub(crate) fn probe_drives(
     node: &Arc<RemoteNode>,
-    name: &RemoteName,
+    name: &RemotePlace,
     metadata: Option<Metadata>,
 ) -> Each<Probed> {
     read(drives(node, name), metadata)
 }
 
 /// Drives of nodes, and devices of this machine, among what is named.
-type Split = (Vec<(RemoteName, PathBuf)>, Vec<PathBuf>);
+type Split = (Vec<(RemotePlace, PathBuf)>, Vec<PathBuf>);
 
 fn split(paths: &[PathBuf]) -> Result<Split, Failure> {
     let (mut far, mut local) = (Vec::new(), Vec::new());
     for path in paths {
         match RemoteName::of(path)? {
-            Some(name) => far.push((name, path.clone())),
+            Some(name) => far.push((RemotePlace::of(&name)?, path.clone())),
             None => local.push(path.clone()),
         }
     }
@@ -111,7 +114,7 @@ impl Unread {
 /// Connects to each node once. An error of one drive or node is returned in its place and does not
 /// affect the others. For writing, other hosts are kept away from a node before anything is read
 /// from it.
-fn reach(names: impl Iterator<Item = RemoteName>, access: Access) -> Each<Unread> {
+fn reach(names: impl Iterator<Item = RemotePlace>, access: Access) -> Each<Unread> {
     // `None`: it did not answer, and that has been told.
     let mut nodes: BTreeMap<SocketAddr, Option<Arc<RemoteNode>>> = BTreeMap::new();
     names
@@ -133,12 +136,12 @@ fn reach(names: impl Iterator<Item = RemoteName>, access: Access) -> Each<Unread
 
 /// The drives of a node that a name stands for. All of them means those that carry a superblock,
 /// whole or damaged.
-fn drives(node: &Arc<RemoteNode>, name: &RemoteName) -> Each<Unread> {
+fn drives(node: &Arc<RemoteNode>, name: &RemotePlace) -> Each<Unread> {
     let named = node.drives().iter().filter(|d| name.nsid.is_none_or(|nsid| d.id == DriveId(nsid)));
     let drives: Each<Unread> = named
         .map(|drive| {
             Ok(Unread {
-                path: RemoteName { nsid: Some(drive.id.0), ..*name }.to_string(),
+                path: RemotePlace { nsid: Some(drive.id.0), ..*name }.to_string(),
                 place: Place::There(Arc::clone(node), drive.id),
                 size: drive.size_bytes,
                 of_node: name.nsid.is_none().then_some(*name),
@@ -154,7 +157,7 @@ fn drives(node: &Arc<RemoteNode>, name: &RemoteName) -> Each<Unread> {
     }
 }
 
-fn nothing_on(name: &RemoteName) -> Failure {
+fn nothing_on(name: &RemotePlace) -> Failure {
     Failure::new(format!("{name}: none of its drives has an md superblock"))
 }
 
@@ -164,8 +167,8 @@ fn read(all: Each<Unread>, metadata: Option<Metadata>) -> Each<Probed> {
     let mut found = found.into_iter();
     let mut out = Vec::new();
     // Nodes whose drives have all been left out so far.
-    let mut empty: Vec<RemoteName> = Vec::new();
-    let mut filled: Vec<RemoteName> = Vec::new();
+    let mut empty: Vec<RemotePlace> = Vec::new();
+    let mut filled: Vec<RemotePlace> = Vec::new();
     for one in all {
         let Unread { path, place, of_node, .. } = match one {
             Ok(one) => one,

@@ -1,23 +1,26 @@
-//! Who this machine and this process are to nodes and volumes:
+//! Identities of this machine and this process, for nodes and volumes:
 //! `docs/reference/on-disk/instance.md`.
 
 use crate::failure::Failure;
 use crate::say::say;
 use pumice_host::instance::{Instance, Machine, Numbered, number};
 use pumice_nvme::spec::Nqn;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// The prefix of the NQNs under which this program connects.
 const HOST_NQN: &str = "nqn.2026-11.invalid.pumice:host:";
 
+/// Tells that this process is the superuser's.
+pub(crate) fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
+}
+
 /// `/var/lib/pumice` for root, the user's own state directory otherwise.
-pub(crate) fn default_state_dir() -> Option<PathBuf> {
-    let root = std::fs::metadata("/proc/self").is_ok_and(|meta| {
-        use std::os::unix::fs::MetadataExt;
-        meta.uid() == 0
-    });
-    if root {
+#[must_use]
+pub fn default_state_dir() -> Option<PathBuf> {
+    if is_root() {
         return Some(PathBuf::from("/var/lib/pumice"));
     }
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
@@ -30,11 +33,11 @@ pub(crate) fn default_state_dir() -> Option<PathBuf> {
 ///
 /// # Errors
 /// If its file is damaged.
-pub(crate) fn instance(folder: Option<&Path>, note: &mut dyn FnMut(&str)) -> Result<Instance, Failure> {
+pub fn instance(folder: Option<&Path>, note: &mut dyn FnMut(&str)) -> Result<Instance, Failure> {
     Ok(Instance::of(folder, &Machine::find(Path::new("/sys")), note)?)
 }
 
-/// What this process is as a host.
+/// This process as a host.
 struct Host {
     instance: Instance,
     /// Its number among the processes of the machine, which it has until it ends.
@@ -57,6 +60,7 @@ fn host() -> &'static Host {
 }
 
 /// The NQN under which this program connects: this machine's.
+#[must_use]
 pub fn host_nqn() -> Nqn {
     let id = host().instance.derive("host name", &[]);
     let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();

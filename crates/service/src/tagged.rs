@@ -10,7 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Splits the name of a device of this machine into its path and its tags, if any.
-pub(crate) fn split(name: &Path) -> Result<(PathBuf, Option<Tagging>), Failure> {
+///
+/// # Errors
+/// If it has options that are none, or is a drive that exists only in its node.
+pub fn split(name: &Path) -> Result<(PathBuf, Option<Tagging>), Failure> {
     // A name that is not UTF-8, or has no options, is a path.
     let has_options =
         |text: &&str| DriveSource::OPTIONS.iter().any(|option| text.contains(&format!(",{option}=")));

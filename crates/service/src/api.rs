@@ -1,0 +1,22 @@
+//! Requests, answers, errors and events of a volume in service: values that have bytes.
+//!
+//! `docs/reference/control.md` has the format, its versions and its limits. This module reads no
+//! clock and opens no file: bytes come as arguments.
+
+mod answer;
+mod event;
+mod fault;
+mod limits;
+mod request;
+mod scrub;
+mod version;
+mod volume;
+
+pub use answer::{Answer, decode, encode};
+pub use event::Event;
+pub use fault::{Code, Fault};
+pub use limits::{ANSWER_BYTES, ANSWER_TIME, CLIENTS, LINE_TIME, REQUEST_BYTES, SCRUB_LINE_BYTES, STOP_TIME};
+pub use request::{Refused, Request};
+pub use scrub::{ScrubDone, ScrubOrder, ScrubProgress};
+pub use version::Version;
+pub use volume::{Member, Moved, Parity, Recovered, Served, Survives, Volume, Work};
