@@ -317,41 +317,13 @@ impl Media for Blocks<'_> {
         let clearing = Clearing::of(request, &self.shared.format(request.nsid));
         self.remember(request, clearing.ranges());
         let visible = Visible::of(request);
-        if visible.is_none()
-            && matches!(request.op, Op::Write | Op::Flush)
-            && self.shared.is_immediate(request.nsid)
-            && let [device] = devices.as_slice()
-        {
-            let work = || match request.op {
-                Op::Write => self.write_now(&**device, request),
-                // Memory has nothing to flush.
-                _ => Status::SUCCESS,
-            };
-            return Submitted::Done(self.foreground(request.nsid, request.op, request.len, work));
+        if let Some(status) = self.at_once(request, &devices, visible.is_some()) {
+            return Submitted::Done(status);
         }
-        // Each of these matches names all commands, so that a new one has its place in each.
-        let has_data = match request.op {
-            Op::Write | Op::Compare => true,
-            // The ranges of a Deallocate are with `clearing`, and a vendor's data with its own job.
-            Op::Read
-            | Op::Flush
-            | Op::WriteUncorrectable
-            | Op::WriteZeroes
-            | Op::Deallocate
-            | Op::Verify
-            | Op::Vendor => false,
-        };
-        let data = has_data.then(|| SharedBuffer::copy_of(request.data));
+        let data = has_data(request.op).then(|| SharedBuffer::copy_of(request.data));
         // Counted from here on: a write that waits for a worker is under way.
         let index = self.shared.drive_of(request.nsid);
-        let begin = |start: u64, len: u64| Some(self.shared.watch().begin(index?, start..start + len));
-        let writing: Vec<Writing> = match request.op {
-            Op::Write | Op::WriteUncorrectable => begin(request.offset, request.len).into_iter().collect(),
-            Op::WriteZeroes | Op::Deallocate => {
-                clearing.ranges().iter().filter_map(|(start, len)| begin(*start, *len)).collect()
-            }
-            Op::Read | Op::Flush | Op::Compare | Op::Verify | Op::Vendor => Vec::new(),
-        };
+        let writing = self.begin_writes(index, request, &clearing);
         let foreground = index.map(|index| (index, self.shared.pacing().arrived(index, self.waited)));
         drop(expected);
         let takes = match (request.op, &visible) {
@@ -361,13 +333,7 @@ impl Media for Blocks<'_> {
         let (flown, held) = self.hold(takes);
         *self.in_flight += 1;
         *self.writes += usize::from(!writing.is_empty());
-        let bytes = match request.op {
-            Op::WriteZeroes | Op::Deallocate => clearing.ranges().iter().map(|(_, len)| len).sum(),
-            Op::Read | Op::Write | Op::Flush | Op::WriteUncorrectable | Op::Compare | Op::Verify => {
-                request.len
-            }
-            Op::Vendor => 0,
-        };
+        let bytes = bytes_of(request, &clearing);
         let job = Job {
             ticket: Ticket { connection: self.connection, slot: request.slot },
             core: self.core.clone(),
@@ -394,9 +360,51 @@ impl Media for Blocks<'_> {
             began: self.now,
             bytes,
         };
-        if let Some(drive) = index.filter(|_| job.is_long()) {
-            self.lanes.submit(self.core_number, drive, job);
-            return Submitted::Later;
+        self.hand_over(index, job);
+        Submitted::Later
+    }
+}
+
+impl Blocks<'_> {
+    /// Carries out a write or a flush of a drive in memory. `None` if it is another request, which
+    /// may wait.
+    fn at_once(
+        &mut self,
+        request: &Request<'_>,
+        devices: &[Arc<dyn BlockDevice>],
+        is_visible: bool,
+    ) -> Option<Status> {
+        let [device] = devices else { return None };
+        if is_visible
+            || !matches!(request.op, Op::Write | Op::Flush)
+            || !self.shared.is_immediate(request.nsid)
+        {
+            return None;
+        }
+        let work = || match request.op {
+            Op::Write => self.write_now(&**device, request),
+            // Memory has nothing to flush.
+            _ => Status::SUCCESS,
+        };
+        Some(self.foreground(request.nsid, request.op, request.len, work))
+    }
+
+    /// Counts the writes of a request as begun: one that waits for a worker is under way.
+    fn begin_writes(&self, drive: Option<usize>, request: &Request<'_>, clearing: &Clearing) -> Vec<Writing> {
+        let begin = |start: u64, len: u64| Some(self.shared.watch().begin(drive?, start..start + len));
+        match request.op {
+            Op::Write | Op::WriteUncorrectable => begin(request.offset, request.len).into_iter().collect(),
+            Op::WriteZeroes | Op::Deallocate => {
+                clearing.ranges().iter().filter_map(|(start, len)| begin(*start, *len)).collect()
+            }
+            Op::Read | Op::Flush | Op::Compare | Op::Verify | Op::Vendor => Vec::new(),
+        }
+    }
+
+    /// Hands a job to the lane of its drive if it takes long, else to io_uring, else to a thread.
+    fn hand_over(&mut self, drive: Option<usize>, job: Job) {
+        if let Some(drive) = drive.filter(|_| job.is_long()) {
+            return self.lanes.submit(self.core_number, drive, job);
         }
         let job = match &mut self.direct {
             Some(direct) => direct.submit(job),
@@ -405,6 +413,31 @@ impl Media for Blocks<'_> {
         if let Some(job) = job {
             self.workers.submit(job);
         }
-        Submitted::Later
+    }
+}
+
+// Each of these matches names all commands, so that a new one has its place in each.
+
+/// Returns whether the data of a request go with its job. The ranges of a Deallocate are with its
+/// [`Clearing`], and a vendor's data with its own job.
+fn has_data(op: Op) -> bool {
+    match op {
+        Op::Write | Op::Compare => true,
+        Op::Read
+        | Op::Flush
+        | Op::WriteUncorrectable
+        | Op::WriteZeroes
+        | Op::Deallocate
+        | Op::Verify
+        | Op::Vendor => false,
+    }
+}
+
+/// The bytes of a request, for the metrics.
+fn bytes_of(request: &Request<'_>, clearing: &Clearing) -> u64 {
+    match request.op {
+        Op::WriteZeroes | Op::Deallocate => clearing.ranges().iter().map(|(_, len)| len).sum(),
+        Op::Read | Op::Write | Op::Flush | Op::WriteUncorrectable | Op::Compare | Op::Verify => request.len,
+        Op::Vendor => 0,
     }
 }

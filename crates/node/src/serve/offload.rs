@@ -1,21 +1,22 @@
 //! Carries out the parity command set. Byte tables: `docs/reference/wire-format/offload.md`.
 
+mod memory;
 mod together;
 
 use super::SharedSubsystem;
 use super::config::Peer;
-use super::leases::{Active, LeasedMemory, NoLease};
+use super::leases::{Active, LeasedMemory};
 use super::metrics::ParityCounts;
 use super::peers::{MAX_MOVE, PeerLinks, Sending};
 use super::results::{NotTaken, QueueId, Results, ResultsUse, Sender};
 use super::updates::{self, Paths, SendTo};
 use crate::engine::Permit;
-use crate::memory::MemoryAccess;
 use crate::pace::Pacing;
 use crate::superblocks::Superblocks;
 use crate::update::Failed;
 use crate::watch::WriteWatch;
 use crate::{LocalNode, NodeOptions, Peers};
+use memory::of_memory;
 use pumice_blockdev::BlockDevice;
 use pumice_nvme::controller::{Access, VendorSet};
 use pumice_nvme::spec::command::{Direction, Effect};
@@ -192,17 +193,8 @@ impl Offload {
         let Some(command) = wire::command(sqe.opcode()) else {
             return Answered::refused(Status::INVALID_OPCODE.dnr());
         };
-        let to_controller = Direction::of(sqe.opcode()) == Direction::ToController;
-        if to_controller && len != data.len() as u64 {
-            return Answered::refused(Status::SGL_LENGTH.dnr());
-        }
-        // Nothing is taken away, or made, that the host has no room for.
-        let to_host = Direction::of(sqe.opcode()) == Direction::ToHost;
-        if to_host && len > u64::from(sqe.sgl().len) {
-            return Answered::refused(Status::SGL_LENGTH.dnr());
-        }
-        if len > MAX_MOVE && command.length == Length::Data {
-            return Answered::refused(Status::INVALID_FIELD.dnr());
+        if let Some(status) = wrong_length(sqe, command.length, data.len() as u64) {
+            return Answered::refused(status);
         }
         let offset = u64::from(sqe.dword(10)) | u64::from(sqe.dword(11)) << 32;
         let address = MemoryAddress { drive: DriveId(sqe.nsid()), offset };
@@ -252,28 +244,12 @@ impl Offload {
                 Err(error) => plain(Err(error)),
             },
             opcode::TAGGED_WRITE => plain(self.restore(sqe, address, data)),
-            opcode::TAGS_VOUCH => {
-                let bytes = u64::from(sqe.dword(13)) | u64::from(sqe.dword(14)) << 32;
-                match self.node.vouch_while(address.drive, offset, bytes, permit) {
-                    Ok(count) => Answered { result: count, ..Answered::default() },
-                    Err(error) => plain(Err(error)),
-                }
-            }
-            opcode::MEMORY_LEASE => match active.lease(sqe.nsid(), len, stands) {
-                Ok(start) => Answered { result: start / wire::LEASE_UNIT, ..Answered::default() },
-                Err(NoLease::Senseless) => Answered::refused(Status::INVALID_FIELD.dnr()),
-                Err(NoLease::Full) => Answered::refused(Status(wire::STATUS_NO_MEMORY)),
-            },
-            opcode::MEMORY_GRANT => plain(grant(&active, address, data, subsystem, cntlid)),
-            opcode::MEMORY_WRITE => plain(active.write(address, data)),
-            opcode::MEMORY_FILL => plain(fill(&active, address, len, sqe.dword(13) as u8)),
-            opcode::MEMORY_READ => {
-                let mut out = vec![0; len as usize];
-                match active.read(address, &mut out) {
-                    Ok(()) => Answered::data(out, len),
-                    Err(error) => plain(Err(error)),
-                }
-            }
+            opcode::TAGS_VOUCH => self.vouch(sqe, address, permit),
+            opcode::MEMORY_LEASE
+            | opcode::MEMORY_GRANT
+            | opcode::MEMORY_WRITE
+            | opcode::MEMORY_FILL
+            | opcode::MEMORY_READ => of_memory(&active, (sqe, address, data), (subsystem, cntlid)),
             opcode::DESCRIBE => match self.node.describe() {
                 Ok(description) => {
                     Answered::data(wire::encode_drives(&description.drives, tag, self.traffic.sum()), len)
@@ -281,6 +257,15 @@ impl Offload {
                 Err(error) => plain(Err(error)),
             },
             _ => Answered::refused(Status::INVALID_OPCODE.dnr()),
+        }
+    }
+
+    /// Vouches for the adopted tags of a range.
+    fn vouch(&self, sqe: &Sqe, address: MemoryAddress, permit: &dyn Permit) -> Answered {
+        let bytes = u64::from(sqe.dword(13)) | u64::from(sqe.dword(14)) << 32;
+        match self.node.vouch_while(address.drive, address.offset, bytes, permit) {
+            Ok(count) => Answered { result: count, ..Answered::default() },
+            Err(error) => plain(Err(error)),
         }
     }
 
@@ -420,39 +405,6 @@ fn hold(subsystem: &SharedSubsystem, cntlid: u16, what: u32) -> Answered {
     Answered::default()
 }
 
-/// Gives a grant, or takes it back.
-fn grant(
-    active: &Active<'_>,
-    address: MemoryAddress,
-    data: &[u8],
-    subsystem: &SharedSubsystem,
-    cntlid: u16,
-) -> Result<(), NodeError> {
-    let (grant, len) = wire::decode_grant(data).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
-    let (done, any) = active.grant(grant, address, len);
-    subsystem.with(|s| s.set_inviting(cntlid, any));
-    if done {
-        return Ok(());
-    }
-    let what = "only leased memory can be granted, at most 64 times";
-    Err(NodeError::new(ErrorKind::Busy, what))
-}
-
-/// Fills memory. What ends past the memory, or past what is leased, is refused before a part of it
-/// is done.
-fn fill(memory: &Active<'_>, address: MemoryAddress, len: u64, value: u8) -> Result<(), NodeError> {
-    memory.check("address", address, len)?;
-    let piece = vec![value; len.min(MAX_MOVE) as usize];
-    let mut done = 0;
-    while done < len {
-        let part = (len - done).min(MAX_MOVE) as usize;
-        let at = MemoryAddress { offset: address.offset.saturating_add(done), ..address };
-        memory.write(at, &piece[..part])?;
-        done += part as u64;
-    }
-    Ok(())
-}
-
 /// The grant that a Memory Write of another node comes with.
 fn grant_of(sqe: &Sqe) -> Grant {
     Grant(bytes_of(sqe, [2, 3, 14, 15]))
@@ -493,6 +445,21 @@ fn plain(result: Result<(), NodeError>) -> Answered {
         status: result.map_or_else(|error| status_of(&error), |()| Status::SUCCESS),
         ..Answered::default()
     }
+}
+
+/// The status of a command whose length is not that of its data. Nothing is taken away, or made,
+/// that the host has no room for.
+fn wrong_length(sqe: &Sqe, length: Length, data: u64) -> Option<Status> {
+    let len = u64::from(sqe.dword(12));
+    let fits = match Direction::of(sqe.opcode()) {
+        Direction::ToController => len == data,
+        Direction::ToHost => len <= u64::from(sqe.sgl().len),
+        _ => true,
+    };
+    if !fits {
+        return Some(Status::SGL_LENGTH.dnr());
+    }
+    (len > MAX_MOVE && length == Length::Data).then(|| Status::INVALID_FIELD.dnr())
 }
 
 #[cfg(test)]
