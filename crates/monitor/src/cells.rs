@@ -205,20 +205,30 @@ impl Cells {
         self.columns.values().map(|column| Wall(column.times[cell])).min()
     }
 
-    /// The time from which a cell ages; unchecked, it is the joining of the member (C4).
+    /// The times from which the cells age, by cell; an unchecked one ages from the joining of the
+    /// member (C4). Empty without members.
     #[must_use]
-    pub fn ages_from(&self, cell: usize) -> Option<Wall> {
-        let of = |column: &Column| match column.times[cell] {
-            0 => column.joined,
-            time => Wall(time),
-        };
-        self.columns.values().map(of).min()
+    pub fn ages(&self) -> Vec<Wall> {
+        self.least(|column, time| if time == 0 { column.joined.0 } else { time })
+    }
+
+    /// The least value of all members, by cell. Whole columns in turn: there are a thousand cells.
+    fn least(&self, value: impl Fn(&Column, i64) -> i64) -> Vec<Wall> {
+        let mut columns = self.columns.values();
+        let Some(first) = columns.next() else { return Vec::new() };
+        let mut least: Vec<Wall> = first.times.iter().map(|time| Wall(value(first, *time))).collect();
+        for column in columns {
+            for (least, time) in least.iter_mut().zip(&column.times) {
+                least.0 = least.0.min(value(column, *time));
+            }
+        }
+        least
     }
 
     /// The time from which the oldest cell ages; `None` without members or stripes.
     #[must_use]
     pub fn oldest(&self) -> Option<Wall> {
-        (0..self.count()).filter_map(|cell| self.ages_from(cell)).min()
+        self.ages().into_iter().min()
     }
 
     /// The youngest check; 0 if there is none.
@@ -237,15 +247,10 @@ impl Cells {
     /// first, then the oldest; without what fragments from `due` on cover (C7).
     #[must_use]
     pub fn wanted(&self, due: Wall, future: Wall) -> Vec<Range> {
-        let key = |cell: usize| {
-            let time = self.time(cell)?;
-            if time.0 == 0 || self.columns.values().any(|c| c.times[cell] > future.0) {
-                return Some(Wall(0));
-            }
-            (time < due).then_some(time)
-        };
+        // A time that is not believed is none.
+        let times = self.least(|_, time| if time > future.0 { 0 } else { time });
         let mut cells: Vec<(Wall, usize)> =
-            (0..self.count()).filter_map(|cell| Some((key(cell)?, cell))).collect();
+            times.into_iter().zip(0..).filter(|(time, _)| *time < due || time.0 == 0).collect();
         cells.sort_unstable();
         let mut ranges: Vec<Range> = Vec::new();
         for (_, cell) in cells {

@@ -150,9 +150,6 @@ impl Scheduler {
     fn urgent(&self, uuid: &ArrayId, now: Now, night: Night) -> Option<Wall> {
         let array = self.arrays.get(uuid)?;
         let deadline = array.kept.waiting?.plus(array.policy.every? / 4);
-        if array.want.as_ref()?.busy {
-            return None;
-        }
         let windows = array.windows?;
         let span = self.calendar.span(night);
         let next = self.calendar.next_open(&array.policy.windows, span.to).unwrap_or(span.to.plus(9 * DAY));

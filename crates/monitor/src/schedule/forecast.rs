@@ -53,10 +53,8 @@ pub(super) fn shortfall(array: &Array, now: Wall, night: Night, calendar: &Calen
     let per_stripe = seen.member_bytes as f64 / seen.stripes.max(1) as f64;
     let cells = &array.kept.cells;
     let point = array.policy.every.map(|every| super::grid::last_point(every, array.phase, begin))?;
-    let mut ages: Vec<(Wall, u64)> = (0..cells.count())
-        .filter_map(|cell| Some((cells.ages_from(cell)?, cells.range(cell).len())))
-        .filter(|(age, _)| *age < point)
-        .collect();
+    let ages = cells.ages().into_iter().enumerate().filter(|(_, age)| *age < point);
+    let mut ages: Vec<(Wall, u64)> = ages.map(|(cell, age)| (age, cells.range(cell).len())).collect();
     ages.sort_unstable();
     let (mut stripes, mut worst_rate, mut worst_hours) = (0, 0.0_f64, 0.0_f64);
     for (at, (age, count)) in ages.iter().enumerate() {

@@ -82,11 +82,13 @@ impl World {
         let seventy = random.percent(30);
         let mut arrays: Vec<Plan> = Vec::new();
         let mut hopeless = false;
+        // In half of the years all arrays have one window, and little to read.
+        let alike = random.percent(50).then(|| random.within(0, 7) as usize);
         for i in 0..count {
             let long = seventy && i == 0;
             let lost = !long && !hopeless && random.percent(4);
             hopeless |= lost;
-            arrays.push(array(&mut random, i, long, lost, &mut text));
+            arrays.push(array(&mut random, i, long, lost, alike, &mut text));
         }
         share_disks(&mut random, &mut arrays);
         let calm = random.percent(60);
@@ -97,7 +99,7 @@ impl World {
     }
 }
 
-fn array(random: &mut Random, i: usize, long: bool, lost: bool, text: &mut String) -> Plan {
+fn array(random: &mut Random, i: usize, long: bool, lost: bool, alike: Option<usize>, text: &mut String) -> Plan {
     let windows: [(&str, Hours); 7] = [
         ("22:00-06:00", Hours::daily(22 * 60, 6 * 60)),
         ("22:00-06:00", Hours::daily(22 * 60, 6 * 60)),
@@ -110,6 +112,7 @@ fn array(random: &mut Random, i: usize, long: bool, lost: bool, text: &mut Strin
     let every = if long { 120 } else { *random.pick(&[7, 14, 30, 30, 60]) } * DAY;
     let late = if long { 240 * DAY } else { every + every / 2 };
     let (window, hours) = if long { windows[0] } else { *random.pick(&windows) };
+    let (window, hours) = alike.filter(|_| !long).map_or((window, hours), |i| windows[i]);
     let nightly = *random.pick(&[2, 4, 8, 8, 24]) * HOUR;
     let nightly = if long { 8 * HOUR } else { nightly };
     let per_night = hours.nightly(nightly);
@@ -119,7 +122,8 @@ fn array(random: &mut Random, i: usize, long: bool, lost: bool, text: &mut Strin
         // Three times what can be read until it is late.
         3 * per_night * late / DAY * hours.nights() / 7
     } else {
-        random.within(10 * MINUTE, (6 * per_night).min(40 * HOUR))
+        let nights = if alike.is_some() { 2 } else { 6 };
+        random.within(10 * MINUTE, (nights * per_night).min(40 * HOUR))
     };
     let stripes = random.within(700, 2_000_000) as u64;
     let rate = random.within(20_000_000, 200_000_000);

@@ -134,6 +134,7 @@ pub(crate) fn live(seed: u64) -> Result<Sums, String> {
         year.sums.promised_no_wait += u64::from(plan.promise.no_wait);
         year.sums.hopeless += u64::from(plan.promise.hopeless);
     }
+    if std::env::var("DBG").is_ok() { for p in &year.world.arrays { println!("{:?} every {} nightly {} {:?} secs {} {:?} par {}", p.seen.members, p.every/DAY, p.nightly, p.hours, p.seen.stripes as f64/p.speed, p.promise, year.world.parallel); } }
     while year.at < 365 * DAY {
         year.round()
             .map_err(|why| format!("{why} (day {:.3}, {})", year.at as f64 / DAY as f64, year.world.zone))?;
@@ -158,6 +159,7 @@ impl Year {
 
     fn look(&mut self) {
         let seen = self.world.arrays.iter().map(|plan| plan.seen.clone()).collect();
+        self.events.retain(|event| !matches!(event, Event::Look(_)));
         // Ends of children that are reported at the same moment come after it.
         self.events.insert(0, Event::Look(seen));
     }
@@ -170,6 +172,7 @@ impl Year {
             let events = if events.is_empty() { vec![Event::Tick] } else { events };
             for event in events {
                 for order in self.scheduler.step(self.now(), event) {
+                    if std::env::var("DBG").is_ok() { println!("{:.3} {order:?}", self.at as f64 / 86400.0); }
                     self.carry_out(order)?;
                 }
             }
@@ -310,6 +313,7 @@ impl Year {
     }
 
     fn happens(&mut self, happening: Happening) -> Result<(), String> {
+        if std::env::var("DBG").is_ok() { println!("{:.3} {happening:?}", self.at as f64 / 86400.0); }
         match happening {
             Happening::Outage(seconds) => {
                 let ends = self.kill();
