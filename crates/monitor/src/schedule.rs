@@ -9,9 +9,8 @@ mod grid;
 mod plan;
 mod stored;
 
-pub use array::ArrayId;
-pub use forecast::Shortfall;
-pub use grid::MachineId;
+pub use array::Shortfall;
+pub use grid::{ArrayId, MachineId};
 pub use plan::Planned;
 pub use stored::{StateError, Stored};
 
@@ -191,7 +190,9 @@ impl Scheduler {
         }
         let night = self.night_of(now);
         for array in self.arrays.values_mut() {
-            array.refresh(now, night, &self.calendar);
+            if array.refresh(now, night, &self.calendar) {
+                array.shortfall = forecast::shortfall(array, now.wall, night, &self.calendar);
+            }
         }
         self.stops(night, &mut orders);
         self.choose(now, night, &mut orders);

@@ -108,7 +108,7 @@ impl Calendar {
     /// The moment at which a clock on the wall shows this time; in a missing hour, the moment of the
     /// change.
     fn moment(&self, local: DateTime, occurrence: Occurrence) -> Wall {
-        let seconds = |offset: jiff::tz::Offset| offset.to_timestamp(local).map_or(0, |t| t.as_second());
+        let seconds = |offset: jiff::tz::Offset| offset.to_timestamp(local).map_or(0, Timestamp::as_second);
         match self.zone.to_ambiguous_timestamp(local).offset() {
             AmbiguousOffset::Unambiguous { offset } => Wall(seconds(offset)),
             AmbiguousOffset::Fold { before, .. } if occurrence == Occurrence::First => Wall(seconds(before)),
@@ -209,3 +209,6 @@ impl Calendar {
         Span { from: self.noon(night), to: self.noon(Night(night.0.saturating_add(1))) }
     }
 }
+
+#[cfg(test)]
+mod tests;

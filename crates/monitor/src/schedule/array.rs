@@ -1,6 +1,6 @@
 //! One array: what is known of it, and what it wants.
 
-use super::{Fault, Seen, Shortfall, Why, forecast, grid};
+use super::{Fault, Seen, Why, grid};
 use crate::cells::Cells;
 use crate::config::Policy;
 use crate::ranges::{Range, Ranges};
@@ -9,16 +9,23 @@ use crate::window::{Calendar, Night, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// An array's UUID.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct ArrayId(pub String);
-
 /// Nights in which busy stripes are read again.
 pub(super) const BUSY_NIGHTS: u8 = 3;
 /// Nights in a row after which work of others is a fault.
 const LOST_NIGHTS: u32 = 3;
 /// Nights that are remembered.
 const NIGHTS: i32 = 31;
+
+/// What would do for an array that will not be read in time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shortfall {
+    /// Bytes a second from each drive that would do, with the hours that it has.
+    pub rate: u64,
+    /// Hours of reading a night that would do, with the rate that it has.
+    pub hours: f64,
+    /// Hours a night that it has.
+    pub had: f64,
+}
 
 /// What one night had for an array, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -260,8 +267,8 @@ impl Array {
         self.kept.resting = self.kept.resting.filter(|resting| *resting == night);
     }
 
-    /// Looks at windows, wants and forecasts, where they may have changed.
-    pub(super) fn refresh(&mut self, now: Now, night: Night, calendar: &Calendar) {
+    /// Looks at windows and wants, where they may have changed; whether it looked at wants.
+    pub(super) fn refresh(&mut self, now: Now, night: Night, calendar: &Calendar) -> bool {
         let valid = self.windows.is_some_and(|w| w.span.from <= now.wall && now.wall < w.span.to);
         if !valid {
             self.windows = Some(match calendar.open(&self.policy.windows, now.wall) {
@@ -273,34 +280,36 @@ impl Array {
                 }
             });
         }
-        if let Some(work) = self.seen.as_ref().and_then(|seen| seen.work.as_ref()) {
-            if self.kept.blocker != *work {
-                self.kept.blocker.clone_from(work);
-            }
+        if let Some(work) = self.seen.as_ref().and_then(|seen| seen.work.as_ref())
+            && self.kept.blocker != *work
+        {
+            self.kept.blocker.clone_from(work);
         }
-        self.find_want(now.wall, night, calendar);
+        let found = self.find_want(now.wall, night);
         match &self.want {
             Some(_) if self.run.is_none() && self.kept.waiting.is_none() => {
-                self.kept.waiting = Some(now.wall)
+                self.kept.waiting = Some(now.wall);
             }
             Some(_) if self.run.is_none() => {}
             _ => self.kept.waiting = None,
         }
+        found
     }
 
-    fn find_want(&mut self, now: Wall, night: Night, calendar: &Calendar) {
+    fn find_want(&mut self, now: Wall, night: Night) -> bool {
         let Some(every) = self.policy.every.filter(|_| self.seen.is_some() && !self.gone) else {
             self.want = None;
             self.want_of = None;
-            return;
+            self.shortfall = None;
+            return false;
         };
         let point = grid::last_point(every, self.phase, now);
         if self.want_of == Some((point, night)) {
-            return;
+            return false;
         }
         self.want_of = Some((point, night));
         self.want = self.wanted(now, point, night);
-        self.shortfall = forecast::shortfall(self, now, night, calendar);
+        true
     }
 
     /// What is to be read for a point: the pass first, then busy stripes (R10).

@@ -1,7 +1,7 @@
 //! Which arrays begin, and which make room (R2 to R5).
 
-use super::array::{ArrayId, Run};
-use super::{Disk, Order, Scheduler, Why};
+use super::array::Run;
+use super::{ArrayId, Disk, Order, Scheduler, Why};
 use crate::time::{DAY, MINUTE, Now, Running, Wall};
 use crate::window::Night;
 use std::collections::{BTreeMap, BTreeSet};
@@ -207,11 +207,11 @@ impl Scheduler {
 
     fn stop(&mut self, arrays: &BTreeSet<ArrayId>, orders: &mut Vec<Order>) {
         for uuid in arrays {
-            if let Some(run) = self.arrays.get_mut(uuid).and_then(|array| array.run.as_mut()) {
-                if !run.stopping {
-                    run.stopping = true;
-                    orders.push(Order::Stop { array: uuid.clone(), why: Why::Waiting });
-                }
+            if let Some(run) = self.arrays.get_mut(uuid).and_then(|array| array.run.as_mut())
+                && !run.stopping
+            {
+                run.stopping = true;
+                orders.push(Order::Stop { array: uuid.clone(), why: Why::Waiting });
             }
         }
     }

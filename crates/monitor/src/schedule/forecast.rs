@@ -1,22 +1,11 @@
 //! Whether an array will be read in time (R9).
 
-use super::array::{Array, NightRecord};
+use super::array::{Array, NightRecord, Shortfall};
 use crate::time::{DAY, Wall};
 use crate::window::{Calendar, Night};
 
 /// Nights from which on their mean is taken, rather than what windows and budget offer.
 const KNOWN: usize = 7;
-
-/// What would do for an array that will not be read in time.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Shortfall {
-    /// Bytes a second from each drive that would do, with the hours that it has.
-    pub rate: u64,
-    /// Hours of reading a night that would do, with the rate that it has.
-    pub hours: f64,
-    /// Hours a night that it has.
-    pub had: f64,
-}
 
 /// Seconds of reading a night that an array can count on.
 fn nightly(array: &Array, night: Night, calendar: &Calendar) -> f64 {

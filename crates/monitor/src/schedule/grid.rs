@@ -1,7 +1,11 @@
 //! The dates on which arrays are due.
 
-use super::array::ArrayId;
 use crate::time::Wall;
+use serde::{Deserialize, Serialize};
+
+/// An array's UUID.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ArrayId(pub String);
 
 /// The machine's id.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! What the schedule will do: the same machine with pretended runs.
 
-use super::array::ArrayId;
-use super::{End, Event, How, Order, Scheduler};
+use super::{ArrayId, End, Event, How, Order, Scheduler};
 use crate::cells::Reading;
 use crate::ranges::{Range, Ranges};
 use crate::time::{DAY, Now, Running, Wall};

@@ -1,7 +1,7 @@
 //! The state of the schedule as it is stored.
 
-use super::array::{Array, ArrayId, Kept};
-use super::{MOST_ARRAYS, MachineId, Scheduler, grid};
+use super::array::{Array, Kept};
+use super::{ArrayId, MOST_ARRAYS, MachineId, Scheduler, grid};
 use crate::config::Config;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};

@@ -21,7 +21,7 @@ const ZONES: &[&str] = &[
 ];
 
 /// What happens at a moment of true time.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Happening {
     /// The machine is off for some seconds.
     Outage(i64),
@@ -99,7 +99,14 @@ impl World {
     }
 }
 
-fn array(random: &mut Random, i: usize, long: bool, lost: bool, alike: Option<usize>, text: &mut String) -> Plan {
+fn array(
+    random: &mut Random,
+    i: usize,
+    long: bool,
+    lost: bool,
+    alike: Option<usize>,
+    text: &mut String,
+) -> Plan {
     let windows: [(&str, Hours); 7] = [
         ("22:00-06:00", Hours::daily(22 * 60, 6 * 60)),
         ("22:00-06:00", Hours::daily(22 * 60, 6 * 60)),

@@ -134,7 +134,6 @@ pub(crate) fn live(seed: u64) -> Result<Sums, String> {
         year.sums.promised_no_wait += u64::from(plan.promise.no_wait);
         year.sums.hopeless += u64::from(plan.promise.hopeless);
     }
-    if std::env::var("DBG").is_ok() { for p in &year.world.arrays { println!("{:?} every {} nightly {} {:?} secs {} {:?} par {}", p.seen.members, p.every/DAY, p.nightly, p.hours, p.seen.stripes as f64/p.speed, p.promise, year.world.parallel); } }
     while year.at < 365 * DAY {
         year.round()
             .map_err(|why| format!("{why} (day {:.3}, {})", year.at as f64 / DAY as f64, year.world.zone))?;
@@ -172,7 +171,6 @@ impl Year {
             let events = if events.is_empty() { vec![Event::Tick] } else { events };
             for event in events {
                 for order in self.scheduler.step(self.now(), event) {
-                    if std::env::var("DBG").is_ok() { println!("{:.3} {order:?}", self.at as f64 / 86400.0); }
                     self.carry_out(order)?;
                 }
             }
@@ -313,7 +311,6 @@ impl Year {
     }
 
     fn happens(&mut self, happening: Happening) -> Result<(), String> {
-        if std::env::var("DBG").is_ok() { println!("{:.3} {happening:?}", self.at as f64 / 86400.0); }
         match happening {
             Happening::Outage(seconds) => {
                 let ends = self.kill();
@@ -479,7 +476,7 @@ fn ages(scheduler: &Scheduler, plan: &Plan, truth: &Truth, shift: i64) -> Result
         let cell = (guess.saturating_sub(1)..=guess + 1).find(holds).ok_or("a stripe without a cell")?;
         let claimed = cells.time(cell).map_or(0, |time| time.0);
         if claimed != 0 && (!all || claimed > at.unwrap_or(0) + shift + 120) {
-            return Err(format!("{:?}: cell {cell} is taken for read: {claimed}, {all}, {at:?} + {shift}", plan.seen.array));
+            return Err(format!("{:?}: cell {cell} is taken for read", plan.seen.array));
         }
     }
     Ok(())
