@@ -295,6 +295,10 @@ impl Year {
         whole.remove_all(&busy);
         let current = plan.seen.members.iter().all(|(member, _)| child.members.contains(member));
         for (stripe, at, all) in &mut self.truths[i].samples {
+            // A busy stripe was read; that it could not be judged is no fault of the schedule.
+            if busy.iter().any(|range| range.from <= *stripe && *stripe < range.to) {
+                *at = Some(self.at);
+            }
             if whole.iter().any(|range| range.from <= *stripe && *stripe < range.to) {
                 *at = Some(self.at);
                 *all |= current;
