@@ -1,5 +1,5 @@
-//! What a person is told, and when: faults in, events and messages out. `docs/design/monitor.md` has
-//! the rules A1 to A11.
+//! What a person is told, and when: faults in, events and messages out. `docs/design/monitor.md`
+//! has the rules A1 to A11.
 
 mod event;
 mod outbox;

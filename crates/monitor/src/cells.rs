@@ -243,8 +243,8 @@ impl Cells {
         !self.columns.is_empty() && self.columns.values().all(|c| c.times.iter().all(|time| *time != 0))
     }
 
-    /// The stripes to read: cells that age from before `due`, unchecked ones and those of the future
-    /// first, then the oldest; without what fragments from `due` on cover (C7).
+    /// The stripes to read: cells that age from before `due`, unchecked ones and those of the
+    /// future first, then the oldest; without what fragments from `due` on cover (C7).
     #[must_use]
     pub fn wanted(&self, due: Wall, future: Wall) -> Vec<Range> {
         // A time that is not believed is none.

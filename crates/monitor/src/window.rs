@@ -105,8 +105,8 @@ impl Calendar {
         self.zone.to_datetime(Timestamp::from_second(at.bounded().0).unwrap_or_default())
     }
 
-    /// The moment at which a clock on the wall shows this time; in a missing hour, the moment of the
-    /// change.
+    /// The moment at which a clock on the wall shows this time; in a missing hour, the moment of
+    /// the change.
     fn moment(&self, local: DateTime, occurrence: Occurrence) -> Wall {
         let seconds = |offset: jiff::tz::Offset| offset.to_timestamp(local).map_or(0, Timestamp::as_second);
         match self.zone.to_ambiguous_timestamp(local).offset() {

@@ -160,8 +160,8 @@ impl Scheduler {
         (last > deadline || now.wall >= deadline).then_some(deadline)
     }
 
-    /// The nights that others may need first: arrays that want one of its disks, or more arrays than
-    /// may run at a time.
+    /// The nights that others may need first: arrays that want one of its disks, or more arrays
+    /// than may run at a time.
     fn competitors(&self, uuid: &ArrayId) -> usize {
         let own: BTreeSet<Disk> = self.disks(uuid).into_iter().collect();
         let wants = |array: &super::array::Array| array.want.is_some();

@@ -195,7 +195,13 @@ fn promise(arrays: &mut [Plan], parallel: usize, calm: bool) {
         let in_time = calm && longest && same && load_near < 0.5 && machine < 0.5 && plan.late >= 10 * DAY;
         let nights = plan.every / 4 / (7 * DAY / plan.hours.nights());
         let others = near.len().max(arrays.len().div_ceil(parallel)) as i64;
-        let no_wait = calm && same && nights > others + 1 && plan.hours.nights() == 7;
+        // Arrays that compete need a night each, every so many nights.
+        let share = |list: &mut dyn Iterator<Item = usize>| {
+            list.map(|j| 1.0 / (arrays[j].every as f64 / 4.0 / DAY as f64).floor().max(0.1)).sum::<f64>()
+        };
+        let crowded = share(&mut near.iter().copied()) > 0.7
+            || arrays.len() > parallel && share(&mut (0..arrays.len())) / parallel as f64 > 0.7;
+        let no_wait = calm && same && !crowded && nights > others + 1 && plan.hours.nights() == 7;
         promises.push((in_time, no_wait));
     }
     for (plan, (in_time, no_wait)) in arrays.iter_mut().zip(promises) {
