@@ -162,8 +162,8 @@ impl Calendar {
         joined
     }
 
-    /// The open stretch around a moment, windows that touch being one; its end is seen at most a day
-    /// or two ahead.
+    /// The open stretch around a moment, windows that touch being one; its end is seen at most a
+    /// day or two ahead.
     #[must_use]
     pub fn open(&self, windows: &[Window], at: Wall) -> Option<Span> {
         self.spans(windows, at, 2).into_iter().find(|span| span.from <= at && at < span.to)

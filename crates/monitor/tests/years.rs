@@ -1,6 +1,6 @@
 //! Random years of a machine in virtual time: outages, steps of the clock, daylight saving,
-//! replaced members, rebuilds, shared disks, arrays that need many nights. `docs/design/monitor.md` has the
-//! rules; the oracle does its own arithmetic.
+//! replaced members, rebuilds, shared disks, arrays that need many nights.
+//! `docs/design/monitor.md` has the rules; the oracle does its own arithmetic.
 
 #[path = "years/oracle.rs"]
 mod oracle;

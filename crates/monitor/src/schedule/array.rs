@@ -381,8 +381,9 @@ impl Array {
         if let (Some(_), Some(night)) = (&self.run, self.night) {
             next = next.min(self.budget(night) as i64);
         }
-        if let Some(due) = self.due(now.wall).filter(|due| *due > now.wall) {
-            next = next.min(due.since(now.wall));
+        // A point of the grid makes more cells due, also while an older pass is open.
+        if let Some(every) = self.policy.every {
+            next = next.min(grid::next_point(every, self.phase, now.wall).since(now.wall));
         }
         if let Some(pause) = self.pause.filter(|pause| *pause > now.running) {
             next = next.min(pause.since(now.running) as i64);
