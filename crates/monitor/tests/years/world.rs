@@ -192,7 +192,11 @@ fn promise(arrays: &mut [Plan], parallel: usize, calm: bool) {
         // Windows of one night that differ may exclude each other.
         let same = near.iter().all(|j| arrays[*j].hours == plan.hours)
             && arrays.iter().all(|other| arrays.len() <= parallel || other.hours == plan.hours);
-        let in_time = calm && longest && same && load_near < 0.5 && machine < 0.5 && plan.late >= 10 * DAY;
+        // With windows at the weekend alone, a cell that a person read in the week waits for the
+        // date after the next weekend, and then for the next weekend.
+        let often = plan.hours.nights() == 7 || plan.late - plan.every >= 10 * DAY;
+        let in_time =
+            calm && often && longest && same && load_near < 0.5 && machine < 0.5 && plan.late >= 10 * DAY;
         let nights = plan.every / 4 / (7 * DAY / plan.hours.nights());
         let others = near.len().max(arrays.len().div_ceil(parallel)) as i64;
         // Arrays that compete need a night each, every so many nights.
