@@ -130,3 +130,32 @@ fn a_short_run_goes_between_and_a_long_one_does_not() {
         assert_eq!(began("other"), begins, "{hours} h");
     }
 }
+
+#[test]
+fn a_check_in_the_future_makes_due_and_not_late() {
+    let mut machine = scheduler("");
+    machine.step(at(0), Event::Look(vec![seen("a", "one", 1)]));
+    let end = |begun: i64| End {
+        array: ArrayId("a".to_owned()),
+        own: false,
+        reading: Reading {
+            begun: Wall(START + begun),
+            members: vec![Member("a-0".to_owned())],
+            stripes: Ranges::one(Range { from: 0, to: 10_000 }),
+        },
+        busy: Ranges::default(),
+        seconds: 1,
+        how: How::Done,
+    };
+    let array = ArrayId("a".to_owned());
+    machine.step(at(10), Event::Ended(end(DAY - HOUR)));
+    assert!(machine.due(&array).is_some_and(|due| due > at(10).wall), "less than a day ahead");
+    machine.step(at(20), Event::Ended(end(300 * DAY)));
+    assert!(machine.due(&array).is_some_and(|due| due <= at(20).wall));
+    assert_eq!(machine.faults(at(20)), [(array.clone(), Fault::Clock)]);
+    // When the clock is right again, the check counts.
+    let right = at(310 * DAY);
+    machine.step(right, Event::Tick);
+    assert_eq!(machine.faults(right), []);
+    assert!(machine.due(&array).is_some_and(|due| due > Wall(START + 300 * DAY)));
+}

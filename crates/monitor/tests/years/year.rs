@@ -437,6 +437,10 @@ impl Year {
             let incomplete = any(|fault| matches!(fault, Fault::Incomplete(_)));
             let plan = &self.world.arrays[i];
             let truth = &mut self.truths[i];
+            let goes_on = truth.child.as_ref().is_some_and(|child| child.ends.is_none());
+            if plan.seen.work.is_some() && goes_on {
+                return Err(format!("{array:?} is read while others work on it"));
+            }
             truth.infeasible |= any(|fault| matches!(fault, Fault::Infeasible(_)));
             self.sums.late += u64::from(late);
             self.sums.infeasible += u64::from(any(|fault| matches!(fault, Fault::Infeasible(_))));
