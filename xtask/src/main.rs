@@ -5,6 +5,7 @@
 //! cargo xtask check    fmt, clippy, docs
 //! cargo xtask test     every test (as root or in CI: setup first)
 //! cargo xtask e2e      real Linux kernels in QEMU against the node; the short form is part of test
+//! cargo xtask monitor-years --years N  schedules of arrays through random years
 //! cargo xtask settle-sim   simulated md writers against the rule for findings; --seeds N
 //! cargo xtask repair-cases [--cases N] [--seed S]    random repairs under faults, against an oracle
 //! cargo xtask hostile  hostile peers beside clients that verify; the short form is part of test
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         "e2e" => e2e::e2e(&rest),
         "repair-cases" => repair_cases(&rest),
         "settle-sim" => settle_sim(&rest),
+        "monitor-years" => monitor_years(&rest),
         "hostile" => hostile(&rest),
         "pairs" => pairs(&rest),
         "bench" => bench(&rest),
@@ -48,7 +50,7 @@ fn main() -> ExitCode {
         "lines" => tidy::lines(&rest),
         _ => {
             eprintln!(
-                "usage: cargo xtask setup|check|test|e2e|hostile|pairs|repair-cases|settle-sim|ftl-cases|volume-cases|kill-tags|kill-flash|bench|tidy|lines"
+                "usage: cargo xtask setup|check|test|e2e|hostile|pairs|repair-cases|settle-sim|monitor-years|ftl-cases|volume-cases|kill-tags|kill-flash|bench|tidy|lines"
             );
             return ExitCode::from(2);
         }
@@ -188,6 +190,27 @@ fn settle_sim(rest: &[String]) -> Result<(), Failed> {
         ],
         &[("PUMICE_SETTLE_SEEDS", seeds)],
     )
+}
+
+/// Random years of schedules, 10000 of them if no number is given.
+fn monitor_years(rest: &[String]) -> Result<(), Failed> {
+    let years = match rest {
+        [] => "10000",
+        [name, years] if name == "--years" && years.parse::<u64>().is_ok_and(|n| n > 0) => years,
+        _ => return Err(Failed("usage: cargo xtask monitor-years [--years N]".to_owned())),
+    };
+    let args = [
+        "test",
+        "--release",
+        "--quiet",
+        "--package",
+        "pumice-monitor",
+        "--test",
+        "years",
+        "--",
+        "--nocapture",
+    ];
+    cargo(&args, &[("PUMICE_MONITOR_YEARS", years)])
 }
 
 /// Random repairs under faults, judged by an oracle: the long form of the test of the same name. A

@@ -23,9 +23,9 @@ pub(super) fn of_memory(
             Err(NoLease::Senseless) => Answered::refused(Status::INVALID_FIELD.dnr()),
             Err(NoLease::Full) => Answered::refused(Status(wire::STATUS_NO_MEMORY)),
         },
-        opcode::MEMORY_GRANT => plain(grant(&active, address, data, subsystem, cntlid)),
+        opcode::MEMORY_GRANT => plain(grant(active, address, data, subsystem, cntlid)),
         opcode::MEMORY_WRITE => plain(active.write(address, data)),
-        opcode::MEMORY_FILL => plain(fill(&active, address, len, sqe.dword(13) as u8)),
+        opcode::MEMORY_FILL => plain(fill(active, address, len, sqe.dword(13) as u8)),
         opcode::MEMORY_READ => {
             let mut out = vec![0; len as usize];
             match active.read(address, &mut out) {
