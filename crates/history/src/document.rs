@@ -22,7 +22,7 @@ pub struct Checked {
     pub start: Count,
     /// The one after the last.
     pub end: Count,
-    /// When the last of them was checked.
+    /// Time at which the last of them was checked.
     pub at_us: Time,
 }
 
@@ -31,21 +31,21 @@ pub struct Checked {
 pub struct PassFile {
     /// The run.
     pub pass: Id,
-    /// Who started it.
+    /// The person or program that started it.
     pub by: Text,
-    /// When it began.
+    /// Start of the run.
     pub begun: Time,
-    /// When it ended, not before it began.
+    /// End of the run, not before its start.
     pub ended: Time,
-    /// What was checked whole.
+    /// Stripes that were checked whole.
     pub checked: Vec<Checked>,
-    /// What the history needs of the report.
+    /// Fields of the report that the history needs.
     pub report: Report,
     /// The bytes of the report.
     pub document: Box<RawValue>,
 }
 
-/// What the history needs of a scrub's document.
+/// Fields of a scrub's document that the history needs.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Report {
     /// The array.
@@ -54,12 +54,12 @@ pub struct Report {
     pub method: Text,
     /// The result.
     pub result: Text,
-    /// Why it stopped early.
+    /// Reason why the pass stopped early, if it did.
     #[serde(deserialize_with = "needed")]
     pub stopped: Option<Text>,
     /// The stripes of the pass.
     pub range: Stripes,
-    /// Whether a member was absent.
+    /// True if a member was absent from a stripe of the range.
     pub degraded: bool,
     /// Stripes.
     pub stripes_checked: Count,
@@ -108,9 +108,9 @@ pub struct Finding {
     pub stripe: Count,
     /// The verdict.
     pub verdict: Text,
-    /// How certain that is.
+    /// Certainty of the verdict.
     pub certainty: Text,
-    /// How well the bytes support it.
+    /// Strength of the evidence.
     pub strength: Text,
     /// The role that it names.
     #[serde(deserialize_with = "needed")]
@@ -128,7 +128,7 @@ pub struct Finding {
     pub chunk_offset: Count,
     /// Bytes.
     pub length: Count,
-    /// Whether it was rewritten and verified.
+    /// True if it was rewritten and verified.
     pub repaired: bool,
 }
 
@@ -163,7 +163,7 @@ impl Report {
         self.findings.iter().filter(|finding| finding.repaired).count()
     }
 
-    /// Whether the pass judged the whole array.
+    /// Returns whether the pass judged the whole array.
     pub(crate) fn is_complete(&self) -> bool {
         let whole = self.range.start.get() == 0 && self.range.end == self.array.stripes;
         whole && matches!(self.result.as_str(), "clean" | "findings" | "copies_differ")

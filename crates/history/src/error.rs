@@ -1,10 +1,10 @@
-//! What can go wrong, told apart by what a person does about it.
+//! Errors of the history, told apart by the action that each asks of a person.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Why the history could not be opened, read or written.
+/// Failure to open, read or write the history.
 #[derive(Debug, Error)]
 pub enum Error {
     /// There is no database, or an empty one.
@@ -24,7 +24,7 @@ pub enum Error {
     Busy {
         /// The database.
         path: PathBuf,
-        /// What could not be done.
+        /// The action that failed.
         doing: &'static str,
     },
     /// Another process writes this history.
@@ -58,7 +58,7 @@ pub enum Error {
     Damaged {
         /// The database.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the damage.
         what: String,
     },
     /// There is no room left.
@@ -66,7 +66,7 @@ pub enum Error {
     Full {
         /// The database.
         path: PathBuf,
-        /// What could not be done.
+        /// The action that failed.
         doing: &'static str,
     },
     /// A pass file, or something that was to be written, is not what it must be.
@@ -74,7 +74,7 @@ pub enum Error {
     Invalid {
         /// The file or the field.
         subject: String,
-        /// What is wrong with it.
+        /// Description of the mistake.
         what: String,
     },
     /// The file system failed.
@@ -82,7 +82,7 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// How it failed.
+        /// The error of the system.
         source: io::Error,
     },
     /// SQLite failed in another way.
@@ -90,14 +90,14 @@ pub enum Error {
     Sqlite {
         /// The database.
         path: PathBuf,
-        /// What could not be done.
+        /// The action that failed.
         doing: &'static str,
         /// SQLite's words.
         what: String,
     },
 }
 
-/// What went wrong in a statement.
+/// Failure of a statement.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// SQLite refused.

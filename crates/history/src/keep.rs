@@ -1,4 +1,4 @@
-//! What is kept: retention, backups.
+//! Retention and backups.
 
 use crate::error::Fault;
 use crate::place;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// What goes.
+/// Times before which rows are removed, and the channels that must have accepted an event first.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention<'a> {
     /// Reports of runs that ended before it go; samples of health and events from before it too.
@@ -25,7 +25,7 @@ pub struct Retention<'a> {
     pub channels: &'a [Kind],
 }
 
-/// How many rows went.
+/// Numbers of removed rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Removed {
     /// Reports.
@@ -40,7 +40,7 @@ pub struct Removed {
 
 /// Pages that a backup copies at once: 4 MiB.
 const STEP: i32 = 1024;
-/// How long a backup waits for one that writes, and how often.
+/// Time that a backup waits for a process that writes, and the most times that it waits.
 const WAIT: (Duration, u32) = (Duration::from_millis(50), 40);
 
 impl History {

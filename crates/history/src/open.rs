@@ -9,10 +9,10 @@ use rusqlite::{Connection, MAIN_DB, OpenFlags};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a statement waits for another process.
+/// Longest wait of a statement for another process.
 const BUSY: Duration = Duration::from_secs(2);
 
-/// What an opening found.
+/// Result of opening a database for writing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Opened {
     /// A sound database.
@@ -29,9 +29,9 @@ pub enum Opened {
     Empty,
     /// A damaged database: it was set aside, and a new one made. Warn, with both names.
     SetAside {
-        /// Where the damaged database is.
+        /// New path of the damaged database.
         kept: PathBuf,
-        /// What is wrong with it.
+        /// Description of the damage.
         why: String,
     },
 }
@@ -69,7 +69,7 @@ enum Version {
     Newer(i64),
 }
 
-/// What a database must become.
+/// Steps to the version that a database must have, and the tables of that version.
 pub(crate) struct Target {
     pub(crate) steps: &'static [Migration],
     pub(crate) tables: &'static [&'static Table],

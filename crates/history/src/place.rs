@@ -11,10 +11,11 @@ const FOLDER_MODE: u32 = 0o750;
 /// Damaged databases that are kept beside a new one.
 const MOST_ASIDE: u32 = 1000;
 
-/// What follows the name of a database: its journal, and what a damaged header makes SQLite make.
+/// Endings of the files beside a database: its journal, and the files that SQLite makes if a
+/// damaged header asks for them.
 const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
 
-/// What there is before the database is opened.
+/// State of the database's file before it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum There {
     Nothing,

@@ -21,9 +21,9 @@ pub struct ArrayRow {
     pub stripes: Count,
     /// Bytes.
     pub chunk_bytes: Count,
-    /// When its last pass ended.
+    /// End of its last pass.
     pub seen: Time,
-    /// When a member last joined.
+    /// Latest time at which a member joined, if one was noted.
     pub joined: Option<Time>,
 }
 
@@ -64,25 +64,25 @@ pub struct PassRow {
     pub(crate) array: i64,
     /// The run.
     pub pass: Id,
-    /// Who started it.
+    /// The person or program that started it.
     pub by: Text,
-    /// When it began.
+    /// Start of the run.
     pub begun: Time,
-    /// When it ended.
+    /// End of the run, not before its start.
     pub ended: Time,
     /// The method that ran.
     pub method: Text,
     /// The result.
     pub result: Text,
-    /// Why it stopped early.
+    /// Reason why it stopped early, if it did.
     pub stopped: Option<Text>,
     /// The first stripe of its range.
     pub first_stripe: Count,
     /// The stripe after the last of its range.
     pub end_stripe: Count,
-    /// Whether it judged the whole array.
+    /// True if it judged the whole array.
     pub complete: bool,
-    /// Whether a member was absent.
+    /// True if a member was absent from a stripe of the range.
     pub degraded: bool,
     /// Stripes.
     pub stripes_checked: Count,
@@ -110,7 +110,7 @@ pub struct Cursor {
 }
 
 impl PassRow {
-    /// Where the page after this row begins.
+    /// Returns the place at which the page after this row begins.
     #[must_use]
     pub const fn cursor(&self) -> Cursor {
         Cursor { ended: self.ended.micros(), id: self.id }
@@ -178,7 +178,7 @@ impl FindingRow {
 pub struct Event {
     /// Its identity: receivers drop what they have already.
     pub event: Id,
-    /// When it happened.
+    /// Time of the event.
     pub at: Time,
     /// The array that it is about.
     pub array: Option<ArrayUuid>,
@@ -186,13 +186,13 @@ pub struct Event {
     pub pass: Option<Id>,
     /// Its kind.
     pub kind: Kind,
-    /// How urgent it is.
+    /// Its urgency.
     pub severity: Severity,
-    /// What it does to an alert.
+    /// Its effect on an alert.
     pub change: Change,
-    /// What it is about beside the array: a drive, a channel; may be empty.
+    /// Its subject in addition to the array: a drive, a channel; may be empty.
     pub subject: Text,
-    /// What a person reads.
+    /// Message for a person.
     pub text: Text,
 }
 
@@ -254,12 +254,12 @@ pub struct Drive {
     pub serial: Text,
 }
 
-/// How a drive was at a time.
+/// Health of a drive at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// When.
+    /// Time of the sample.
     pub at: Time,
-    /// How well it was.
+    /// Its health in one word.
     pub state: DriveState,
     /// Its temperature, -273 to 1000.
     pub celsius: Option<i16>,

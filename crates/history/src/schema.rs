@@ -13,7 +13,7 @@ const VERSION_1: &str = include_str!("schema/1.sql");
 /// The step from one version to the next.
 #[derive(Debug)]
 pub(crate) struct Migration {
-    /// What it does.
+    /// SQL of the step.
     pub(crate) script: &'static str,
     /// Tables whose rows have other columns afterwards, as they are then.
     pub(crate) changed: &'static [&'static Table],
@@ -100,8 +100,8 @@ pub(crate) fn version_in_table(of: &Connection) -> Result<Option<i64>, Fault> {
     row.map(|row| row.integer("value")).transpose()
 }
 
-/// Whether a database has nothing in it yet. Pages without a table are damage: the creation is one
-/// transaction, and a cut in it leaves no page.
+/// Returns whether a database has nothing in it yet. Pages without a table are damage: the creation
+/// is one transaction, and a cut in it leaves no page.
 pub(crate) fn is_new(of: &Connection) -> Result<bool, Fault> {
     let number = |ask: &str| of.query_row(ask, [], |row| row.get::<_, i64>(0));
     let tables = number("SELECT count(*) FROM sqlite_schema")?;

@@ -17,10 +17,10 @@ use std::path::Path;
 
 /// Findings of a pass that have rows; the report has all.
 pub const MOST_FINDINGS: usize = 100_000;
-/// How much zstd tries: reports repeat themselves, so little is enough.
+/// Compression level of zstd. Reports repeat themselves, so a low level is enough.
 const EFFORT: i32 = 3;
 
-/// What became of a pass file.
+/// Outcome of taking up a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
     /// The pass is in the database now.

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use std::fmt;
 use thiserror::Error;
 
-/// Why a value is none of its kind.
+/// The rule that a refused value breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct Invalid(&'static str);
@@ -168,7 +168,7 @@ macro_rules! word {
 }
 
 word! {
-    /// How urgent an event is.
+    /// Urgency of an event.
     Severity {
         /// Data are damaged or in danger.
         Critical = "critical",
@@ -179,7 +179,7 @@ word! {
     }
 }
 word! {
-    /// What an event does to the alert of its array, kind and subject.
+    /// Effect of an event on the alert of its array, kind and subject.
     Change {
         /// The alert opens.
         Opened = "opened",
@@ -190,7 +190,7 @@ word! {
     }
 }
 word! {
-    /// How well a drive is.
+    /// Health of a drive.
     DriveState {
         /// Nothing is wrong.
         Well = "well",

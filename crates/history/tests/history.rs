@@ -1,4 +1,4 @@
-//! What is written is read again; pages, retention, readers, failures.
+//! Values that are written and read again; pages, retention, readers, failures.
 
 mod common;
 

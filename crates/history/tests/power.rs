@@ -105,7 +105,7 @@ fn what_was_reported_survives_a_cut() {
     assert!(hot > cuts / 50 && lost > cuts as usize / 10);
 }
 
-/// Whether the whole pass is there; checks all that there is of it.
+/// Compares all that there is of a pass with what was written. Returns whether the pass is there.
 fn compare_kept(history: &History, number: u64) -> bool {
     compare(history.reader(), number).is_some()
 }

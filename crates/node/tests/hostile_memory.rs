@@ -1,5 +1,5 @@
-//! What hosts can make a node hold: measured over the whole process, which therefore runs this test
-//! alone.
+//! Memory that hosts can make a node hold, measured over the whole process, which therefore runs
+//! this test alone.
 
 use pumice_blockdev::{BlockDevice, HookedDevice, MemoryDevice};
 use pumice_initiator::{ConnectOptions, Controller};

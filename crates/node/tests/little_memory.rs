@@ -1,5 +1,5 @@
-//! What a small command may cost: measured over the whole process, which therefore runs this test
-//! alone.
+//! Memory that a small command may take, measured over the whole process, which therefore runs this
+//! test alone.
 
 use pumice_blockdev::{BlockDevice, MemoryDevice};
 use pumice_node::{LocalNode, NodeOptions, Peers};

@@ -1,4 +1,5 @@
-//! What is encoded is what is decoded; what is cut or changed is refused, and never panics.
+//! Encoding and decoding: a value comes back as it was. Truncated bytes are refused, changed ones
+//! are refused or mean another value, and none cause a panic.
 
 use proptest::prelude::*;
 use pumice_offload::wire::{

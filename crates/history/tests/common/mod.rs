@@ -107,7 +107,7 @@ pub fn compare(history: &Reader, number: u64) -> Option<()> {
 /// The folder of a child that writes passes; see [`write_passes`].
 pub const CHILD: &str = "PUMICE_HISTORY_CHILD";
 
-/// What runs this test program again, as the child of test `name`.
+/// Prepares a command that runs this test program again, as the child of test `name`.
 pub fn child(program: &mut Command, name: &str, folder: &Path, from: u64) {
     let value = format!("{from}:{}", folder.display());
     program.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(CHILD, value);
@@ -133,8 +133,8 @@ pub fn take_files(history: &mut History, folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the child does: passes one after another, each first as a file that is durable ("filed N"),
-/// then taken up ("taken N"), and at every eighth the findings of old ones go.
+/// Writes passes in the child, one after another: each is first a durable file ("filed N"), then
+/// taken up ("taken N"). After every eighth pass, retention runs; it finds nothing old.
 pub fn write_passes(until: u64) {
     let Some(value) = std::env::var(CHILD).ok() else { return };
     let (from, folder) = value.split_once(':').expect("number and folder");

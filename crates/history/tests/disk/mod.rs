@@ -12,7 +12,7 @@ pub(crate) const TRACED: &str = "trace=openat,open,creat,write,pwrite64,writev,p
 /// A sector: torn writes keep or drop each of them.
 const SECTOR: usize = 512;
 
-/// What a name means that is no file.
+/// File number of a name that is a folder.
 const FOLDER: usize = usize::MAX;
 
 /// A call on a path relative to the folder.
@@ -186,7 +186,7 @@ pub(crate) struct Disk {
     pending: Vec<Naming>,
 }
 
-/// What a cut left.
+/// Files that a cut left.
 #[derive(Debug)]
 pub(crate) struct After {
     files: Vec<(String, Vec<u8>)>,
@@ -244,7 +244,7 @@ impl Disk {
         Some(bytes)
     }
 
-    /// What is there after a cut now.
+    /// Draws the files that a cut at this moment leaves.
     pub(crate) fn cut(&self, random: &mut ChaCha8Rng) -> After {
         let mut names = self.durable.clone();
         let mut lost_something = false;

@@ -30,7 +30,7 @@ mod unreadable;
 #[path = "../serve/world.rs"]
 mod world;
 
-/// What connections of these tests go over.
+/// The transport of the connections in these tests.
 mod over {
     use crate::toy::Toys;
     use pumice_transport::Transport;

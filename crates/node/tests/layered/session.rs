@@ -1,4 +1,4 @@
-//! What only the initiator does: a pipeline, discovery, and ends of connections from elsewhere.
+//! Functions of the initiator alone: a pipeline, discovery, and cuts by another thread.
 
 use crate::over::transport;
 use crate::world::{associate, command, connect, host, serve};

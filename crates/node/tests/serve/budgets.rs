@@ -201,7 +201,7 @@ fn a_receive_buffer_grows_while_it_is_filled_and_no_longer() {
     within_patience("it is given back", || held() < 16384.0);
 }
 
-/// Whether the node has closed a connection by now.
+/// Looks whether the node has closed a connection by now.
 fn is_closed(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     let closed = match stream.peek(&mut [0]) {
@@ -252,7 +252,7 @@ fn connections_that_say_nothing_keep_no_host_out() {
     assert!(answers(&mut last));
 }
 
-/// Where all places are taken by hosts, the next connection is closed at once.
+/// The next connection is closed at once if hosts have all places.
 #[test]
 fn places_of_hosts_are_not_taken_from_them() {
     let limits = Limits { connections: 4, ..Limits::default() };
@@ -288,7 +288,7 @@ fn a_silent_host_is_asked_whether_it_is_there() {
     assert!(left <= 6100, "{left} hundredths of a second");
 }
 
-/// What a host sends in one piece: ICReq, Connect of I/O queue `qid`, and reads.
+/// Sends ICReq, Connect of I/O queue `qid` and reads in one piece.
 fn connect_and_read(server: &Server, number: u8, cntlid: u16, qid: u16, reads: &[Sqe]) -> TcpStream {
     let digests = Digests::default();
     let data = Data {
@@ -404,8 +404,8 @@ fn one_address_does_not_keep_the_hosts_of_others_out() {
     assert_eq!(queues.iter_mut().filter_map(|queue| is_lost(queue).then_some(())).count(), 2);
 }
 
-/// What a drive in memory gives is there at once: the bound of what waits to be sent holds for it
-/// too, also within a turn.
+/// Data of a drive in memory are there at once. The bound on data that wait to be sent holds for
+/// them too, even within a turn.
 #[test]
 fn answers_of_a_drive_in_memory_are_bounded() {
     const MIB: f64 = 1_048_576.0;

@@ -49,7 +49,7 @@ fn zeroes(queue: &mut Queue, first: u64, blocks: u32, deallocate: bool) -> Statu
     run(queue, sqe, &[])
 }
 
-/// What mkfs does: it discards the whole drive, and reads the zeros that it was promised.
+/// The steps of mkfs: it discards the whole drive, and reads the zeros that it was promised.
 #[test]
 fn a_discarded_file_takes_no_room_and_reads_as_zeros() {
     const SIZE: u64 = 64 << 20;

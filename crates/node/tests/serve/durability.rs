@@ -32,9 +32,9 @@ impl Random {
     }
 }
 
-/// What each sector may hold after a crash: the number of the write that filled it.
+/// Possible contents of each sector after a crash, as numbers of the writes that filled it.
 struct Model {
-    /// What it holds at least, and what has come since without a promise.
+    /// The last write that must have survived, and all that began later, which may have.
     allowed: Vec<BTreeSet<u64>>,
     /// The last write that was acknowledged.
     acknowledged: Vec<u64>,
@@ -182,7 +182,8 @@ fn what_a_read_with_fua_has_seen_outlives_a_power_cut() {
     assert!(lost > 0, "a cut that loses nothing shows nothing");
 }
 
-/// What the kernel carries needs a thread for that: the ring has no read that is flushed for.
+/// Reads with FUA go to a thread even if the kernel's ring carries the other commands: the ring has
+/// no read with a flush.
 #[test]
 fn a_read_with_fua_is_flushed_for_on_a_drive_with_direct_io() {
     // On the disk of the build, where direct I/O is real.

@@ -131,7 +131,7 @@ fn only_a_flush_of_a_host_tells_it_of_lost_writes() {
     assert_eq!(device.settled.load(Ordering::SeqCst), 3, "the end of the server tells nobody either");
 }
 
-/// What its first steps wrote is lost, and the rest comes after that.
+/// Writes of the first steps are lost. The later steps are carried out, and the command fails.
 #[test]
 fn zeroes_in_steps_fail_if_writes_are_lost_in_the_middle() {
     let blocks = (16 << 20) / 512;

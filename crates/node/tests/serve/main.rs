@@ -21,7 +21,7 @@ mod visibility;
 mod visible;
 mod world;
 
-/// What connections of these tests go over.
+/// The transport of the connections in these tests.
 mod over {
     use pumice_transport::{Plain, Transport};
     use std::sync::Arc;

@@ -190,7 +190,7 @@ fn every_error_has_its_status() {
     assert_eq!(queue.execute(read(1), &[], &mut [0]).unwrap().status, Status::SEQUENCE.dnr());
 }
 
-/// What the host has no room for is refused, and stays where it is.
+/// An answer for which the host has no room is refused, and stays where it is.
 #[test]
 fn no_answer_is_longer_than_the_room_for_it() {
     let server = serve(vec![Drive::open(&Backend::Memory(1 << 20), 512, "node", 1).unwrap()]);

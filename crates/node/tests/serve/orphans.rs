@@ -25,7 +25,7 @@ struct Held {
 
 /// Bytes of it.
 const SIZE: u64 = 16 << 20;
-/// What hosts write first.
+/// The byte that hosts write first.
 const OLD: u8 = 0x11;
 
 impl Held {
@@ -98,7 +98,7 @@ fn server(held: &Arc<Held>, cores: usize) -> Server {
     serve_on(cores, vec![Drive::with_device(device, 512, "held").unwrap()])
 }
 
-/// How a host connects that loses patience so soon.
+/// Options of a host whose deadline is `seconds`.
 fn options(server: &Server, number: u8, seconds: u64) -> ConnectOptions {
     ConnectOptions { deadline: Duration::from_secs(seconds), ..host(server, number) }
 }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 const SIZE: u64 = 64 << 20;
-/// Where the slow part of the drive begins.
+/// Byte at which the slow part of the drive begins.
 const SLOW: u64 = 1 << 20;
 
 /// A drive of which reads behind [`SLOW`] take as long as `wait` does; through threads, as files

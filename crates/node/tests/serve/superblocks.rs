@@ -1,4 +1,4 @@
-//! What a node remembers of the superblocks that its hosts write.
+//! Records that a node keeps of the superblocks that its hosts write.
 
 use crate::world::{PATIENCE, command, connect, host, run, serve};
 use pumice_initiator::Queue;

@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 const BLOCKS: u64 = 4096;
-/// What a host gets for a block that does not fit its tag.
+/// The status that a host gets for a block that does not fit its tag.
 const REFUSED: Status = Status::READ_ERROR.dnr();
 
 fn start(folder: &Path, block: u32) -> Server {

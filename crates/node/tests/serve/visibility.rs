@@ -1,4 +1,4 @@
-//! What a node says of itself: the counters over HTTP, and the log.
+//! Reports of a node about itself: the counters over HTTP, and the log.
 
 use crate::world::{PATIENCE, associate, command, connect, host, read, run, serve};
 use pumice_initiator::ConnectOptions;
@@ -102,8 +102,8 @@ fn the_counters_are_what_was_done() {
     );
 }
 
-/// What a flash drive did is shown, by the names that the page lists and no others; a plain drive
-/// beside it has none of them.
+/// Counters of a flash drive are shown, by the names that the page lists and no others; a plain
+/// drive of the same node has none of them.
 #[test]
 fn what_a_flash_drive_did_is_counted() {
     let folder = tempfile::tempdir().unwrap();

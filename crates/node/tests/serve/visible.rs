@@ -20,9 +20,9 @@ use std::collections::BTreeSet;
 /// Blocks of a command, and the one of them that is damaged.
 const BLOCKS: u64 = 4;
 const BAD: u64 = 2;
-/// Where they are.
+/// Number of the first of these blocks.
 const FIRST: u64 = 16;
-/// What a host gets over the hidden face for a block that does not fit its tag.
+/// The status that a host gets over the hidden face for a block that does not fit its tag.
 const REFUSED: Status = Status::READ_ERROR.dnr();
 
 /// Data, metadata, guard, whether the tuple is first, and bits of the storage tag.
@@ -91,12 +91,12 @@ fn drive(plain: &Plain, size: &str) -> Drive {
     drive.with_type(kind).with_storage_mask(plain.storage_mask)
 }
 
-/// Whether PRACT takes the metadata off.
+/// Returns whether the metadata is only the tuple, which PRACT leaves out of transfers.
 fn is_tuple_only(plain: &Plain) -> bool {
     plain.metadata == plain.tuple_bytes()
 }
 
-/// How the host of this name connects.
+/// Options of the host with this name.
 fn named(server: &Server, name: &str) -> ConnectOptions {
     let number = name.bytes().next().unwrap_or(0);
     ConnectOptions { host: format!("nqn.2026-11.example:{name}").parse().unwrap(), ..host(server, number) }
@@ -186,7 +186,7 @@ fn last_error(controller: &mut Controller) -> (Status, u64) {
     (status, u64::from_le_bytes(page[16..24].try_into().unwrap()))
 }
 
-/// What a block can have wrong.
+/// Part of a block that is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wrong {
     Nothing,
@@ -336,7 +336,7 @@ fn every_check_action_type_and_format_gives_the_status_of_the_right_block() {
     assert_eq!(statuses, BTreeSet::from([0x282, 0x283, 0x284, 0x288]));
 }
 
-/// What came over the hidden face has tuples that pass every check over the visible one.
+/// Blocks that came over the hidden face have tuples that pass every check over the visible one.
 #[test]
 fn blocks_of_the_hidden_face_have_the_tags_that_it_gives() {
     for format in FORMATS {

@@ -12,7 +12,7 @@ use pumice_offload::PaceRequest;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What a host waits, where a test does not say otherwise: long enough for a machine that is busy
+/// The longest wait of a host, unless a test says otherwise: long enough for a machine that is busy
 /// with other tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -68,7 +68,7 @@ fn service(drives: Vec<Drive>) -> Service {
     }
 }
 
-/// How the host with this number connects: without digests, and patient.
+/// Options of the host with this number: no digests, and a long deadline.
 pub(crate) fn host(server: &Server, number: u8) -> ConnectOptions {
     ConnectOptions {
         subsystem: server.nqn().clone(),
@@ -99,7 +99,7 @@ pub(crate) fn counter(server: &Server, name: &str) -> f64 {
     line.unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
 }
 
-/// How much of a budget is used.
+/// The part of a budget that is in use.
 pub(crate) fn used(server: &Server, budget: &str) -> f64 {
     counter(server, &format!("pumice_budget_used{{budget=\"{budget}\"}}"))
 }

@@ -1,12 +1,12 @@
-//! What stands between a host and a node: it hands on what both send, and can damage, cut off or
-//! hold back what the node sends.
+//! A proxy between a host and a node: it hands on what both send, and can damage, cut off or hold
+//! back what the node sends.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What becomes of a PDU for the host, and of what follows.
+/// Fate of a PDU for the host, and of those that follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Then {
     /// It is handed on.
@@ -62,7 +62,7 @@ impl Proxy {
         Self { address, shared }
     }
 
-    /// What was held back stays so; new connections are served.
+    /// Serves new connections again. PDUs that were held back stay lost.
     pub(crate) fn release(&self) {
         self.shared.held.store(false, Ordering::SeqCst);
     }

@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 const LEN: usize = 4096;
 const DATA: u64 = 256 << 10;
 const LOG: u64 = 64 << 10;
-/// What the sums of interims depend on.
+/// The secret that the sums of interims depend on.
 const SECRET: u64 = 0x0123_4567_89AB_CDEF;
 const PATH: PathId = PathId(3);
 
@@ -36,7 +36,7 @@ struct Pair {
     _servers: [Server; 2],
     data: RemoteNode,
     parity: RemoteNode,
-    /// Where this host's part of each local memory begins.
+    /// Offset at which this host's part of each local memory begins.
     memory: [u64; 2],
 }
 
@@ -156,7 +156,7 @@ fn store(from: u64) -> Operation {
     Operation::Store { drive: DRIVE, from, offset: DATA, len: LEN, durable: true }
 }
 
-/// What lies in local memory.
+/// Fetches [`LEN`] bytes of local memory.
 fn fetched(node: &RemoteNode, from: u64) -> Result<Vec<u8>, NodeError> {
     let operation = Operation::Fetch { drive: DRIVE, from, len: LEN, buffer: AlignedBuffer::new(LEN) };
     let (queue, completions) = open(node, 1);

@@ -1,4 +1,4 @@
-//! Who has which face.
+//! The faces of each host.
 
 use super::*;
 use crate::world::{run, serve};

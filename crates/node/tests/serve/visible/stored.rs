@@ -1,4 +1,4 @@
-//! What is stored, and stays: zeros, marks, restarts, damage; and what commands take.
+//! Stored blocks and their tuples: zeros, marks, restarts, damage; and the bytes that are counted.
 
 use super::*;
 use crate::world::{read, used};
@@ -247,7 +247,7 @@ fn gated(gate: &Arc<(Mutex<bool>, Condvar)>) -> Drive {
     Drive::with_device(Arc::new(tagged), 512, "gated").unwrap()
 }
 
-/// What a host gets and what is read for it count, data and metadata.
+/// Bytes of a command count both as they are transferred and as they are stored, with metadata.
 #[test]
 fn metadata_count_as_data_do() {
     const LARGE: u64 = 2000;
