@@ -1,4 +1,4 @@
-//! What a person is told, and when: faults in, events and messages out. `docs/design/monitor.md`
+//! Messages to a person: faults in, events and messages out. `docs/design/monitor.md`
 //! has the rules A1 to A11.
 
 mod event;
@@ -22,7 +22,7 @@ const WELL: u64 = 10 * MINUTE as u64;
 /// Seconds for which mails may be held back.
 const LONGEST_QUIET: u64 = 30 * DAY as u64;
 
-/// Why an order of a person is refused.
+/// The reason why an order of a person is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OrderError {
     /// No such alert is open.
@@ -54,13 +54,13 @@ struct Open {
 /// An alert that is open, for those who ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenAlert {
-    /// What it is about.
+    /// Its kind and subject.
     pub key: Key,
-    /// When it opened.
+    /// Time at which it opened.
     pub opened: Wall,
-    /// What was seen last.
+    /// The last words that were seen.
     pub detail: String,
-    /// Whether a person acknowledged it.
+    /// True if a person acknowledged it.
     pub acknowledged: bool,
 }
 

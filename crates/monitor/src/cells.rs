@@ -17,10 +17,10 @@ const MOST_FRAGMENTS: usize = 4096;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Member(pub String);
 
-/// When the cells were last checked with one member. 0: never.
+/// Times at which the cells were last checked with one member. 0: never.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Column {
-    /// When it was first seen.
+    /// Time at which it was first seen.
     joined: Wall,
     times: Vec<i64>,
 }
@@ -33,10 +33,10 @@ struct Fragment {
     members: Vec<Member>,
 }
 
-/// What a run has read.
+/// The stripes that a run has read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
-    /// When it began; cells get this time.
+    /// Start of the run; cells get this time.
     pub begun: Wall,
     /// The members that it read.
     pub members: Vec<Member>,
@@ -237,7 +237,7 @@ impl Cells {
         Wall(self.columns.values().flat_map(|column| column.times.iter().copied()).max().unwrap_or(0))
     }
 
-    /// Whether every cell has been checked with every member.
+    /// Returns whether every cell has been checked with every member.
     #[must_use]
     pub fn all_checked(&self) -> bool {
         !self.columns.is_empty() && self.columns.values().all(|c| c.times.iter().all(|time| *time != 0))

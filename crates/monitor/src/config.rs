@@ -12,12 +12,12 @@ use std::path::PathBuf;
 
 const YEAR: i64 = 365 * DAY;
 
-/// Why a configuration is refused: the field, and what is wrong with it.
+/// The reason why a configuration is refused: the field, and its fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(String);
 
-/// Whether damage is repaired without a person.
+/// The damage that is repaired without a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Repair {
     /// Nothing is written.
@@ -29,7 +29,7 @@ pub enum Repair {
     Strong,
 }
 
-/// When and how an array is scrubbed.
+/// The times and the pace of an array's scrubs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     /// Seconds between passes, 1 day to 5 years; `None` for never.
@@ -44,7 +44,7 @@ pub struct Policy {
     pub rate: u64,
     /// Seconds of reading in a night at most, 10 min to 24 h.
     pub nightly: i64,
-    /// Whether damage is repaired.
+    /// The damage that is repaired.
     pub repair: Repair,
 }
 
@@ -57,7 +57,7 @@ pub struct ArrayConfig {
     pub nodes: Vec<String>,
     /// The machine that scrubs it if nobody serves it.
     pub owner: Option<String>,
-    /// When and how.
+    /// Times and pace.
     pub policy: Policy,
 }
 
@@ -72,7 +72,7 @@ pub struct DriveConfig {
     pub tags: PathBuf,
 }
 
-/// Who hears of what, and how often.
+/// The channels of alerts, and their repeats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AlertsConfig {
     /// The address of mails; `None` for no mail.
@@ -85,7 +85,7 @@ pub struct AlertsConfig {
     pub well: Option<i64>,
 }
 
-/// Where pages are served.
+/// The address of the pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebConfig {
     /// Address and port.
@@ -94,7 +94,7 @@ pub struct WebConfig {
     pub names: Vec<String>,
 }
 
-/// How long results are kept.
+/// Ages at which results are removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryConfig {
     /// Seconds for which reports are kept.

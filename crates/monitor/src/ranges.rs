@@ -18,7 +18,7 @@ impl Range {
         self.to.saturating_sub(self.from)
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.to <= self.from
@@ -63,7 +63,7 @@ impl Ranges {
         self.0.iter().copied()
     }
 
-    /// Whether the set is empty.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,5 +1,5 @@
-//! When arrays are read: events and times in, orders out. `docs/design/monitor.md` has the rules R1
-//! to R14.
+//! The schedule of passes: events and times in, orders out. `docs/design/monitor.md` has the rules
+//! R1 to R14.
 
 mod array;
 mod choose;
@@ -49,7 +49,7 @@ pub struct Seen {
     pub work: Option<String>,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum How {
     /// It read all that it was asked to.
@@ -69,20 +69,20 @@ pub enum How {
 pub struct End {
     /// The array.
     pub array: ArrayId,
-    /// Whether it was the run that the scheduler started last; else one by hand, or of a monitor
+    /// True if it was the run that the scheduler started last; else one by hand, or of a monitor
     /// that is gone.
     pub own: bool,
-    /// What it has read whole.
+    /// The stripes that it has read whole.
     pub reading: Reading,
     /// Stripes that it could not judge.
     pub busy: Ranges,
     /// Seconds for which it read.
     pub seconds: u64,
-    /// How it ended.
+    /// Its end.
     pub how: How,
 }
 
-/// What the scheduler is told.
+/// An event for the scheduler.
 #[derive(Debug, Clone)]
 pub enum Event {
     /// Time passed.
@@ -97,7 +97,7 @@ pub enum Event {
     Reload(Box<Config>),
 }
 
-/// Why a run is stopped.
+/// The reason why a run is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
     /// The window ends.
@@ -112,23 +112,23 @@ pub enum Why {
     Asked,
 }
 
-/// What the scheduler wants done.
+/// An order of the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
     /// A run is to begin.
     Start {
         /// The array.
         array: ArrayId,
-        /// What it reads, in this order.
+        /// The stripes that it reads, in this order.
         ranges: Vec<Range>,
-        /// Whether it only reads busy stripes again.
+        /// True if it only reads busy stripes again.
         busy: bool,
     },
     /// A run is to save and end.
     Stop {
         /// The array.
         array: ArrayId,
-        /// Why.
+        /// The reason.
         why: Why,
     },
 }
@@ -301,7 +301,7 @@ impl Scheduler {
         self.arrays.get(array).map(|array| &array.kept.cells)
     }
 
-    /// When an array is due; `None` if it never is.
+    /// Returns the time at which an array is due; `None` if it never is.
     #[must_use]
     pub fn due(&self, array: &ArrayId) -> Option<Wall> {
         self.arrays.get(array).and_then(|array| array.due(self.last?.wall))

@@ -13,11 +13,11 @@ pub struct Running(pub u64);
 /// Both clocks at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// What the system's clock shows.
+    /// The time that the system's clock shows.
     pub wall: Wall,
     /// Running time since the boot.
     pub running: Running,
-    /// Whether the time is known to be synchronised.
+    /// True if the time is known to be synchronised.
     pub synchronised: bool,
 }
 

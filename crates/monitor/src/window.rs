@@ -87,7 +87,7 @@ pub struct Calendar {
     zone: TimeZone,
 }
 
-/// How an end of a window is placed in a repeated hour.
+/// The place of a window's end in a repeated hour.
 #[derive(Clone, Copy, PartialEq)]
 enum Occurrence {
     First,

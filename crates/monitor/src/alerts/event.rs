@@ -4,7 +4,7 @@ use crate::time::Wall;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How much an alert matters.
+/// The urgency of an alert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
@@ -30,7 +30,7 @@ impl Severity {
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident $name:literal $severity:ident $ends:literal,)*) => {
-        /// What an alert is about.
+        /// The kind of an alert.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Kind {
@@ -47,13 +47,13 @@ macro_rules! kinds {
                 match self { $(Self::$kind => $name,)* }
             }
 
-            /// How much it matters.
+            /// Returns its urgency.
             #[must_use]
             pub const fn severity(self) -> Severity {
                 match self { $(Self::$kind => Severity::$severity,)* }
             }
 
-            /// Whether it closes when a person acknowledges it.
+            /// Returns whether it closes when a person acknowledges it.
             #[must_use]
             pub const fn ends_when_acknowledged(self) -> bool {
                 match self { $(Self::$kind => $ends,)* }
@@ -123,7 +123,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What tells alerts apart: kind and subject.
+/// The identity of an alert: kind and subject.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Key {
     kind: Kind,
@@ -165,7 +165,7 @@ impl fmt::Display for EventId {
     }
 }
 
-/// What happened to an alert.
+/// A change of an alert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
@@ -187,9 +187,9 @@ pub enum Change {
 pub struct Event {
     /// Its id.
     pub id: EventId,
-    /// When it happened.
+    /// Time of the change.
     pub at: Wall,
-    /// What happened.
+    /// The change.
     pub change: Change,
     /// To which alert.
     pub key: Key,

@@ -1,4 +1,4 @@
-//! What each channel has still to take.
+//! Events that each channel has still to take.
 
 use super::event::{Change, Event, Key, Kind};
 use crate::time::{HOUR, MINUTE};
@@ -22,9 +22,9 @@ pub struct Sending {
     pub channel: String,
     /// The events, the most severe first in a mail.
     pub events: Vec<Event>,
-    /// How many more there are that a mail does not list.
+    /// Events that a mail does not list.
     pub more: usize,
-    /// Whether it is a digest.
+    /// True if it is a digest.
     pub digest: bool,
     /// Events that the channel lost since its last success.
     pub lost: u64,
@@ -47,9 +47,9 @@ struct Channel {
 #[serde(deny_unknown_fields)]
 pub(super) struct Outbox {
     channels: BTreeMap<String, Channel>,
-    /// When mails were sent in the last hour.
+    /// Times of the mails of the last hour.
     mails: VecDeque<u64>,
-    /// When the next digest may be sent.
+    /// Time from which the next digest may be sent.
     digest_at: Option<u64>,
 }
 
@@ -61,7 +61,7 @@ impl Outbox {
         }
     }
 
-    /// Whether the stored lists are no longer than they may be.
+    /// Returns whether the stored lists are no longer than they may be.
     pub(super) fn is_bounded(&self) -> bool {
         self.channels.len() <= 1000
             && self.mails.len() <= MAILS
@@ -83,7 +83,7 @@ impl Outbox {
         }
     }
 
-    /// What is to be sent now.
+    /// Takes the messages that are to be sent now.
     pub(super) fn take(&mut self, age: u64, quiet: &BTreeMap<String, u64>) -> Vec<Sending> {
         let mut sends = Vec::new();
         self.leave_digest(age, quiet);
@@ -117,7 +117,7 @@ impl Outbox {
         sends
     }
 
-    /// When the next mail may be sent.
+    /// Returns the time from which the next mail may be sent.
     fn mail_at(&self, age: u64) -> u64 {
         if let Some(digest) = self.digest_at {
             return digest;
@@ -185,7 +185,7 @@ impl Outbox {
         mail.pending.retain(|event| !over.contains(&event.id.number) || under_way.contains(&event.id.number));
     }
 
-    /// When something may next be sent.
+    /// Returns the time from which something may next be sent.
     pub(super) fn wake(&self, age: u64, quiet: &BTreeMap<String, u64>) -> Option<u64> {
         let of = |(name, channel): (&String, &Channel)| {
             let pending = |event: &&Event| name != MAIL || !is_quiet(event, quiet);

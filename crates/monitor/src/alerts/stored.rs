@@ -13,7 +13,7 @@ const VERSION: u32 = 1;
 /// Seconds by which own time grows at most while the monitor is down.
 const LONGEST_DOWN: i64 = 30 * DAY;
 
-/// Why a stored state is refused.
+/// The reason why a stored state is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
     /// Another version wrote it.

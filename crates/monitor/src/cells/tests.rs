@@ -5,7 +5,7 @@ fn member(number: u8) -> Member {
     Member(format!("m{number}"))
 }
 
-/// What happens to an array, for the oracle and the cells alike.
+/// An event of an array, for the oracle and the cells alike.
 #[derive(Debug, Clone)]
 enum Step {
     /// Stripes, in per mille of the array, read with members (bits).

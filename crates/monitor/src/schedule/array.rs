@@ -16,7 +16,7 @@ const LOST_NIGHTS: u32 = 3;
 /// Nights that are remembered.
 const NIGHTS: i32 = 31;
 
-/// What would do for an array that will not be read in time.
+/// A change that would do for an array that will not be read in time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shortfall {
     /// Bytes a second from each drive that would do, with the hours that it has.
@@ -27,7 +27,7 @@ pub struct Shortfall {
     pub had: f64,
 }
 
-/// What one night had for an array, in seconds.
+/// The reading of an array in one night, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct NightRecord {
     /// Reading.
@@ -79,11 +79,11 @@ pub(super) struct Run {
     pub(super) busy: bool,
     /// The night in which it began as urgent.
     pub(super) urgent: Option<Night>,
-    /// When it will have read all.
+    /// Time at which it will have read all.
     pub(super) expected: Running,
 }
 
-/// What an array wants to read.
+/// The stripes that an array asks to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Want {
     pub(super) due: Wall,
@@ -198,7 +198,7 @@ impl Array {
         now.plus(DAY)
     }
 
-    /// When it is due (R1).
+    /// Returns the time at which it is due (R1).
     pub(super) fn due(&self, now: Wall) -> Option<Wall> {
         let every = self.policy.every?;
         let oldest = self.oldest?;
@@ -312,7 +312,7 @@ impl Array {
         true
     }
 
-    /// What is to be read for a point: the pass first, then busy stripes (R10).
+    /// Returns the stripes to read for a point: the pass first, then busy stripes (R10).
     fn wanted(&mut self, now: Wall, point: Wall, night: Night) -> Option<Want> {
         let due = self.due(now).filter(|due| *due <= now);
         if let Some(due) = due {
@@ -344,7 +344,7 @@ impl Array {
         ranges.into_iter().flat_map(without).collect()
     }
 
-    /// Why its run may not go on.
+    /// Returns the reason why its run may not go on, if there is one.
     pub(super) fn must_stop(&self, night: Night) -> Option<Why> {
         if self.gone || self.seen.as_ref().is_some_and(|seen| seen.work.is_some()) {
             Some(Why::Others)
@@ -359,7 +359,7 @@ impl Array {
         }
     }
 
-    /// Whether it may begin now, if its disks are free.
+    /// Returns whether it may begin now, if its disks are free.
     pub(super) fn may_begin(&self, now: Now, night: Night) -> bool {
         self.run.is_none()
             && self.want.is_some()

@@ -1,4 +1,4 @@
-//! Which arrays begin, and which make room (R2 to R5).
+//! The choice of arrays that begin, and of those that make room (R2 to R5).
 
 use super::array::Run;
 use super::{ArrayId, Disk, Order, Scheduler, Why};
@@ -13,17 +13,17 @@ const BETWEEN: u64 = 10 * MINUTE as u64;
 struct Candidate {
     array: ArrayId,
     due: Wall,
-    /// When it will have waited `every`/4, if it is urgent.
+    /// Time at which it will have waited `every`/4, if it is urgent.
     urgent: Option<Wall>,
-    /// When it will have ended if it begins now.
+    /// Time at which it will have ended if it begins now.
     ends: Running,
 }
 
-/// Who holds a disk.
+/// The holder of a disk.
 struct Holder {
     /// The run; `None`: the work of others.
     run: Option<ArrayId>,
-    /// When it is likely to end.
+    /// The likely time of its end.
     until: Running,
 }
 
@@ -146,7 +146,7 @@ impl Scheduler {
         list
     }
 
-    /// When an array has waited too long, if it would not get another night before (R5).
+    /// Time at which an array has waited too long, if it would not get another night before (R5).
     fn urgent(&self, uuid: &ArrayId, now: Now, night: Night) -> Option<Wall> {
         let array = self.arrays.get(uuid)?;
         let deadline = array.kept.waiting?.plus(array.policy.every? / 4);
@@ -186,7 +186,7 @@ impl Scheduler {
         });
     }
 
-    /// Whether a run makes room for one that waited too long.
+    /// Returns whether a run makes room for one that waited too long.
     fn yields(&self, array: &ArrayId, night: Night) -> bool {
         let run = self.arrays.get(array).and_then(|array| array.run.as_ref());
         run.is_some_and(|run| run.urgent != Some(night))

@@ -1,4 +1,4 @@
-//! What follows from the end of a run.
+//! Consequences of the end of a run.
 
 use super::array::{Array, BUSY_NIGHTS, Busy};
 use super::{End, How, Scheduler, grid};

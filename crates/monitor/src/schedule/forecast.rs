@@ -1,4 +1,4 @@
-//! Whether an array will be read in time (R9).
+//! The forecast: will an array be read in time (R9)?
 
 use super::array::{Array, NightRecord, Shortfall};
 use crate::time::{DAY, Wall};
@@ -32,7 +32,8 @@ fn nightly(array: &Array, night: Night, calendar: &Calendar) -> f64 {
     offered.sum::<f64>() / 7.0
 }
 
-/// What would do for an array whose cells will be late; `None` if they will not be.
+/// Returns a change that would do for an array whose cells will be late; `None` if they will not
+/// be.
 pub(super) fn shortfall(array: &Array, now: Wall, night: Night, calendar: &Calendar) -> Option<Shortfall> {
     let due = array.due(now)?;
     let begin = due.max(now);

@@ -1,4 +1,4 @@
-//! What the schedule will do: the same machine with pretended runs.
+//! The plan of the next days: the same machine with pretended runs.
 
 use super::{ArrayId, End, Event, How, Order, Scheduler};
 use crate::cells::Reading;
@@ -14,13 +14,13 @@ const MOST_RUNS: usize = 100_000;
 pub struct Planned {
     /// The array.
     pub array: ArrayId,
-    /// When it begins.
+    /// Its start.
     pub from: Wall,
-    /// When it ends, or is stopped.
+    /// Its end, or the time at which it is stopped.
     pub to: Wall,
     /// The share of the array that it reads, 0 to 1.
     pub share: f64,
-    /// Whether it reads all that is due.
+    /// True if it reads all that is due.
     pub ends: bool,
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// The version that is written and read.
 const VERSION: u32 = 1;
 
-/// Why a stored state is refused.
+/// The reason why a stored state is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
     /// Another version wrote it.

@@ -1,4 +1,4 @@
-//! What the year is judged by: the clock on the wall, and the stripes that were truly read.
+//! The judge of a year: the clock on the wall, and the stripes that were truly read.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -28,7 +28,7 @@ impl Hours {
         (length * MINUTE).min(budget).min(DAY)
     }
 
-    /// Whether a clock on the wall shows a time in the window.
+    /// Returns whether a clock on the wall shows a time in the window.
     pub(crate) fn shows(&self, zone: &TimeZone, wall: i64) -> bool {
         let local = zone.to_datetime(Timestamp::from_second(wall).expect("a time"));
         let second =

@@ -20,7 +20,7 @@ const ZONES: &[&str] = &[
     "<+0545>-5:45",
 ];
 
-/// What happens at a moment of true time.
+/// An event at a moment of true time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Happening {
     /// The machine is off for some seconds.
@@ -37,7 +37,7 @@ pub(crate) enum Happening {
     ByHand(usize, i64, i64),
 }
 
-/// What the oracle may ask of an array.
+/// The demands that the oracle may make of an array.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Promise {
     /// Never later than `late`.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// Seconds that a child takes to end.
 const ENDING: i64 = 2;
 
-/// What happened in all years: a simulation in which nothing happens proves nothing.
+/// Counts of the events of all years: a simulation in which nothing happens proves nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Sums {
     years: u64,
@@ -50,7 +50,7 @@ impl Sums {
         }
     }
 
-    /// Whether the years saw what they are for.
+    /// Returns whether the years had the events that they are for.
     pub(crate) fn is_worth_it(&self) -> bool {
         self.years < 100
             || [self.promised_in_time, self.promised_no_wait, self.hopeless, self.late, self.infeasible]
@@ -68,7 +68,7 @@ struct Child {
     began: i64,
     wall: i64,
     members: Vec<Member>,
-    /// When it ends because it was asked to.
+    /// Time at which it ends because it was asked to.
     ends: Option<i64>,
     checked_to: i64,
     fails: bool,
@@ -81,7 +81,7 @@ struct Truth {
     child: Option<Child>,
     /// True time since which it waits.
     waits: Option<i64>,
-    /// When the year's promise may first be asked again after something happened.
+    /// Time from which the year's promise is asked again after something happened.
     excused: i64,
     work_ends: i64,
     infeasible: bool,
@@ -490,7 +490,7 @@ fn ages(scheduler: &Scheduler, plan: &Plan, truth: &Truth, shift: i64) -> Result
     Ok(())
 }
 
-/// When a child has read all.
+/// Returns the time at which a child has read all.
 fn natural_end(plan: &Plan, child: &Child) -> i64 {
     let all: u64 = child.ranges.iter().map(Range::len).sum();
     child.began + (all as f64 / plan.speed).ceil() as i64
