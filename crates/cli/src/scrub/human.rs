@@ -4,6 +4,8 @@ mod findings;
 
 pub(crate) use self::findings::findings;
 
+use self::findings::{by_member, is_damage};
+
 use crate::text::{count, table};
 use pumice_host::Method;
 use pumice_host::members::Absence;
@@ -40,6 +42,7 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
             count(*stripes, "stripe")
         );
     }
+    out.push_str(&by_member(&report.findings));
     for pattern in &report.patterns {
         let _ = writeln!(out, "pattern  {pattern}");
     }
@@ -240,11 +243,21 @@ fn not_named(outcome: &Outcome) -> String {
 }
 
 fn verdict_line(outcome: &Outcome, report: &Report, repairing: bool) -> String {
-    let found = report.findings.len() as u64;
-    let repaired = report.findings.iter().filter(|f| f.repaired).count() as u64;
+    let damage = || report.findings.iter().filter(|finding| is_damage(finding));
+    let found = damage().count() as u64;
+    let repaired = damage().filter(|finding| finding.repaired).count() as u64;
+    let planned = damage().filter(|finding| finding.would_repair).count() as u64;
     let findings = match (found, repairing) {
         (0, _) => "nothing inconsistent found".to_owned(),
+        (n, _) if planned > 0 => format!(
+            "{}; dry run: {planned} of them would be rewritten, {} left alone; nothing was written",
+            count(n, "finding"),
+            n - planned
+        ),
         (n, false) => format!("{}, nothing was written", count(n, "finding")),
+        (n, true) if repaired < n => {
+            format!("{}, {repaired} repaired, {} left alone", count(n, "finding"), n - repaired)
+        }
         (n, true) => format!("{}, {repaired} repaired", count(n, "finding")),
     };
     match report.result {

@@ -163,10 +163,10 @@ pub(super) fn run(args: &CreateArgs) -> Result<ExitCode, Failure> {
         }));
     } else {
         print(&format!(
-            "{uuid}: created on {}; survives the loss of {} or {}\n",
+            "{uuid}: created on {}; survives the loss of {}{}\n",
             count(drives.len() as u64, "drive"),
             count(parities as u64, "drive"),
-            count(survived as u64, "node"),
+            if is_far { format!(" or {}", count(survived as u64, "node")) } else { String::new() },
         ));
     }
     if (away, opens) != (parities, survived) {

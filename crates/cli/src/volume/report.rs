@@ -34,12 +34,12 @@ pub(super) fn show(shown: &Volume, json: bool) {
         shown.state,
         shown.consistency,
     );
+    let far = |member: &Member| member.device.as_ref().is_some_and(|device| device.starts_with("nvme://"));
     let Survives { drives, nodes } = shown.survives;
-    text.push_str(&format!(
-        "survives {} and {}\n",
-        count(drives as u64, "drive"),
-        count(nodes as u64, "node")
-    ));
+    // Without a node of another machine, the number of nodes says nothing.
+    let is_far = shown.members.iter().any(far);
+    let nodes = if is_far { format!(" and {}", count(nodes as u64, "node")) } else { String::new() };
+    text.push_str(&format!("survives {}{nodes}\n", count(drives as u64, "drive")));
     if shown.state == "held" {
         text.push_str(
             "held: it goes on by itself when the members that are lost can be reached again; if they do not come back, stop it, and see what `pumice volume assemble` says\n",
@@ -54,7 +54,6 @@ pub(super) fn show(shown: &Volume, json: bool) {
         ]
     });
     text.push_str(&table(&rows.collect::<Vec<_>>()));
-    let far = |member: &Member| member.device.as_ref().is_some_and(|device| device.starts_with("nvme://"));
     match (&shown.parity.why, &shown.parity.ways) {
         (None, Some(ways)) => {
             text.push_str("parity and lost blocks are computed where it is faster:\n");

@@ -69,6 +69,26 @@ fn an_undo_is_refused_where_somebody_has_written_since() {
 }
 
 #[test]
+fn a_dry_run_says_what_a_repair_would_do() {
+    let array = Made::new(RAID6);
+    damage(&array, 0, 7, 8192, 300);
+    let state = tempfile::tempdir().unwrap();
+    let text = |words: &[&str]| {
+        let mut command = pumice();
+        command.args(["scrub", "--quiet", "--state-dir"]).arg(state.path()).args(words).args(&array.members);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    assert_eq!(
+        first(&text(&["--repair", "--dry-run"])),
+        "FINDINGS: 1 finding; dry run: 1 of them would be rewritten, 0 left alone; nothing was written"
+    );
+    let left = first(&text(&["--repair", "--repair-policy", "none"]));
+    assert_eq!(left, "FINDINGS: 1 finding, 0 repaired, 1 left alone");
+    assert_eq!(first(&text(&["--repair"])), "FINDINGS: 1 finding, 1 repaired");
+}
+
+#[test]
 fn what_was_replaced_is_deleted_by_the_operator_alone() {
     let array = Made::new(RAID6);
     damage(&array, 0, 7, 8192, 300);

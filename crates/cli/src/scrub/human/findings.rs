@@ -2,6 +2,7 @@
 
 use crate::text::count;
 use pumice_host::finding::{Certainty, Finding, Says, Strength, Verdict, WitnessFigures};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Findings that are listed in full.
@@ -24,6 +25,50 @@ pub(crate) fn findings(findings: &[Finding]) -> String {
         let _ = writeln!(out, "… and {} more; --json lists them all", findings.len() - LISTED);
     }
     out
+}
+
+/// Fewest places of damage for which members are counted.
+const MANY: usize = 8;
+/// Members that are counted, at most.
+const MEMBERS: usize = 6;
+
+/// The places of damage by member, the most damaged one first, if there are many places. A member
+/// with most of them is likely a failing drive.
+pub(crate) fn by_member(findings: &[Finding]) -> String {
+    let damaged: Vec<&Finding> = findings.iter().filter(|finding| is_damage(finding)).collect();
+    if damaged.len() < MANY {
+        return String::new();
+    }
+    let mut members: BTreeMap<u16, (usize, Option<&str>)> = BTreeMap::new();
+    for finding in damaged.iter().filter(|finding| finding.names_a_member()) {
+        let Some(member) = finding.member else { continue };
+        let entry = members.entry(member).or_default();
+        *entry = (entry.0 + 1, finding.device.as_deref());
+    }
+    let mut members: Vec<(u16, (usize, Option<&str>))> = members.into_iter().collect();
+    members.sort_by_key(|(member, (places, _))| (std::cmp::Reverse(*places), *member));
+    let mut out = String::new();
+    let mut title = "damage ";
+    for (member, (places, device)) in members.iter().take(MEMBERS) {
+        let device = device.map_or_else(String::new, |device| format!(" ({device})"));
+        let _ = writeln!(out, "{title}  {places} of {} places are on member {member}{device}", damaged.len());
+        title = "       ";
+    }
+    if let Some((_, (places, device))) = members.first()
+        && places * 10 >= damaged.len() * MOST_OF_TEN
+    {
+        let device = device.filter(|device| device.starts_with("/dev/")).unwrap_or("DEVICE");
+        let _ = writeln!(out, "         a failing drive is likely; its own data: smartctl -x {device}");
+    }
+    out
+}
+
+/// Of ten places of damage, the number that makes a failing drive likely if they are on one member.
+const MOST_OF_TEN: usize = 8;
+
+/// Returns whether a finding is damage. A stripe that is being written is none.
+pub(crate) fn is_damage(finding: &Finding) -> bool {
+    finding.verdict != Verdict::Busy
 }
 
 /// The other explanations, one line for each kind.
@@ -63,10 +108,10 @@ fn evidence(finding: &Finding) -> String {
     if let Some(error) = finding.error {
         let _ = writeln!(
             out,
-            "    {}: {} in error, {} different values{}",
+            "    {}: {} in error, {}{}",
             finding.strength.word(),
             count(u64::from(error.bytes), "byte"),
-            error.distinct_values,
+            count(u64::from(error.distinct_values), "different value"),
             error.period.map_or_else(String::new, |period| match period {
                 1 => ", one constant".to_owned(),
                 period => format!(", repeating every {period} bytes"),
@@ -152,4 +197,47 @@ fn place(finding: &Finding) -> String {
         let _ = write!(out, "\n    in the array at {word}{}{more}", listed.join(", "));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Findings of these members, or of none.
+    fn of(members: &[Option<u16>]) -> Vec<Finding> {
+        let finding = |member: &Option<u16>| {
+            let device = member.map(|member| format!("/dev/sd{member}"));
+            serde_json::from_value(serde_json::json!({
+                "stripe": 5, "verdict": if member.is_some() { "member" } else { "ambiguous" },
+                "member": member, "members": [], "device": device, "device_offset": 0,
+                "chunk_offset": 0, "length": 512, "array_offset": 0, "certainty": "likely",
+                "alternatives": [], "strength": "strong", "doubts": [], "assumes_one_hit": false,
+                "error": null, "lost": [], "repaired": false, "would_repair": false,
+                "left_alone": null, "unsettled": null,
+            }))
+            .unwrap()
+        };
+        members.iter().map(finding).collect()
+    }
+
+    #[test]
+    fn a_failing_drive_is_named() {
+        let mut members = [Some(3); 10];
+        (members[0], members[1]) = (Some(1), None);
+        let text = by_member(&of(&members));
+        assert!(text.starts_with("damage   8 of 10 places are on member 3 (/dev/sd3)\n"), "{text}");
+        assert!(text.contains("1 of 10 places are on member 1 (/dev/sd1)\n"), "{text}");
+        assert!(text.ends_with("smartctl -x /dev/sd3\n"), "{text}");
+        members[2] = None;
+        assert!(!by_member(&of(&members)).contains("failing"), "7 of 10 are not most of them");
+        assert_eq!(by_member(&of(&members[..7])), "", "a few places are read one by one");
+    }
+
+    #[test]
+    fn a_stripe_that_is_being_written_is_no_damage() {
+        let mut findings = of(&[Some(1); 8]);
+        findings[0].verdict = Verdict::Busy;
+        assert_eq!(by_member(&findings), "");
+        assert_eq!(findings.iter().filter(|finding| is_damage(finding)).count(), 7);
+    }
 }
