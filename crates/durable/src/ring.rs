@@ -14,6 +14,8 @@ use thiserror::Error;
 
 const MAGIC: [u8; 4] = *b"PRNG";
 const HEADER: usize = 48;
+/// Most that the number of a record can be: more than anybody can append, with room above it.
+const MOST_SEQUENCE: u64 = 1 << 62;
 const MARKER: u32 = 1;
 
 /// The reasons why a log cannot be used.
@@ -399,7 +401,11 @@ impl<M: Medium> Ring<M> {
         let dword = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| header[at + i]));
         let qword = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| header[at + i]));
         let end = HEADER as u64 + u64::from(dword(40));
-        if header[..4] != MAGIC || at + end > self.size || qword(8) == 0 || dword(44) > MARKER {
+        if header[..4] != MAGIC
+            || at + end > self.size
+            || !(1..=MOST_SEQUENCE).contains(&qword(8))
+            || dword(44) > MARKER
+        {
             return Ok(None);
         }
         let mut record = vec![0; end as usize];

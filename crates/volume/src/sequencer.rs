@@ -27,7 +27,7 @@ impl Sequencer {
     /// names it.
     pub fn acquire(&mut self, op: OpId, window: Window, writes: bool) -> bool {
         let queue = self.queues.entry(window).or_default();
-        assert!(!queue.holders.contains(&op), "V26: an operation asks for a window once");
+        assert!(!queue.holders.contains(&op), "V26: an operation does not ask for a window that it has");
         queue.waiting.push_back((op, writes));
         Self::admit(queue).contains(&op)
     }

@@ -242,6 +242,23 @@ fn a_durable_record_that_is_gone_is_damage_and_not_the_end() {
 }
 
 #[test]
+fn a_record_with_a_number_that_nobody_counts_to_is_none() {
+    let store = store(1);
+    let (mut ring, _) = open(&store).unwrap();
+    ring.append(&[1; 16]).unwrap();
+    for (number, found) in [(1_u64 << 62, 1), (u64::MAX, 0)] {
+        let mut record = [0; HEADER + 16];
+        store.read_at("log", 512, &mut record).unwrap();
+        record[8..16].copy_from_slice(&number.to_le_bytes());
+        record[24..32].copy_from_slice(&number.to_le_bytes());
+        let crc = ring.checksum(0, &record);
+        record[4..8].copy_from_slice(&crc.to_le_bytes());
+        store.write_at("log", 512, &record).unwrap();
+        assert_eq!(open(&store).unwrap().1.len(), found, "{number}");
+    }
+}
+
+#[test]
 fn a_full_log_says_so_and_can_always_be_released() {
     let store = store(1);
     let (mut ring, _) = open(&store).unwrap();

@@ -11,6 +11,8 @@ const MAGIC: [u8; 8] = *b"PUMSTHED";
 const PLAIN: u32 = 1;
 /// The version that is written.
 const VERSION: u32 = 2;
+/// Most that a number of a log can be: more than it can count to, with room above it.
+pub(super) const MOST: u64 = 1 << 62;
 
 /// A mark that tells one superblock of a member from every other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -96,6 +98,10 @@ impl Head {
             VERSION => Sums::Keyed,
             _ => return None,
         };
+        // The serial, the generation and R count from 0, one by one.
+        if [16, 48, 64].iter().any(|at| u64_at(bytes, *at) > MOST) {
+            return None;
+        }
         let mark = |at| SuperblockMark { events: u64_at(bytes, at), sum: u32_at(bytes, at + 8) };
         Some(Self {
             serial: u64_at(bytes, 16),
@@ -182,5 +188,13 @@ mod tests {
         assert_eq!(find(&old), Some(plain), "an earlier version's");
         assert_eq!(newest_head(&slots, Uuid([8; 16]), Role(3), region), None);
         assert_eq!(newest_head(&slots, Uuid([7; 16]), Role(2), region), None);
+        // Numbers that nobody counts to would leave no room for the next ones.
+        assert!(Head::decode(&Head { released: MOST, ..head(MOST) }.encode()).is_some());
+        let beyond = MOST + 1;
+        for bad in
+            [head(beyond), Head { generation: beyond, ..head(1) }, Head { released: beyond, ..head(1) }]
+        {
+            assert_eq!(Head::decode(&bad.encode()), None);
+        }
     }
 }

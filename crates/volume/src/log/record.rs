@@ -1,6 +1,6 @@
 //! Records that are found in the bytes of a log.
 
-use super::head::Head;
+use super::head::{Head, MOST};
 use crate::rows::BLOCK;
 
 pub use pumice_offload::record::{Kind, Record};
@@ -8,7 +8,7 @@ pub use pumice_offload::record::{Kind, Record};
 /// A record that was found whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedBlocks {
-    /// The contents of it.
+    /// The record.
     pub record: Record,
     /// The place of its first block, from the start of the device.
     pub blocks_at: u64,
@@ -22,7 +22,9 @@ pub fn scan(log: &[u8], head: &Head) -> Vec<LoggedBlocks> {
         .filter_map(|position| {
             let record = Record::decode(log, position, head.nonce, head.sums)?;
             let ours = record.role == head.role && record.generation == head.generation;
-            ours.then_some(LoggedBlocks { record, blocks_at: head.region.start + position + BLOCK })
+            let counted = [record.sequence, record.committed, record.released].iter().all(|n| *n <= MOST);
+            (ours && counted)
+                .then_some(LoggedBlocks { record, blocks_at: head.region.start + position + BLOCK })
         })
         .collect()
 }

@@ -57,6 +57,17 @@ fn records_of_any_number_of_members_are_found() {
 }
 
 #[test]
+fn a_record_with_a_number_that_nobody_counts_to_is_none() {
+    let region = Region { start: 1 << 16, len: 2 * BLOCK };
+    for (sequence, found) in [(1 << 62, 1), (u64::MAX, 0)] {
+        let record = Record { kind: Kind::Intent, sequence, ..record() };
+        let mut log = vec![0; region.len as usize];
+        log[BLOCK as usize..].copy_from_slice(&record.encode(9, BLOCK, &[]));
+        assert_eq!(scan(&log, &head(region, Role(2), 3, 9)).len(), found, "{sequence}");
+    }
+}
+
+#[test]
 fn a_record_is_found_whole_or_not_at_all() {
     let blocks = [vec![1; BLOCK as usize], vec![2; BLOCK as usize]];
     let blocks: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
