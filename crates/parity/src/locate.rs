@@ -89,6 +89,8 @@ pub struct BlockDiagnosis {
     pub last: usize,
     /// Positions at which some row is not zero.
     pub positions: usize,
+    /// The dimensions of their syndromes, 0 to the rows of the matrix.
+    pub rank: usize,
 }
 
 /// Diagnoses a block from its syndrome rows: `syndromes[i]` is row i of the check matrix over the
@@ -109,7 +111,13 @@ pub fn diagnose_block(check: &CheckMatrix, syndromes: &[&[u8]]) -> BlockDiagnosi
         span.insert(syndrome);
     }
     let Some((first, last)) = range else {
-        return BlockDiagnosis { verdict: BlockVerdict::Consistent, first: 0, last: 0, positions: 0 };
+        return BlockDiagnosis {
+            verdict: BlockVerdict::Consistent,
+            first: 0,
+            last: 0,
+            positions: 0,
+            rank: 0,
+        };
     };
     let verdict = match check.rows() {
         1 => BlockVerdict::Unlocated,
@@ -119,7 +127,7 @@ pub fn diagnose_block(check: &CheckMatrix, syndromes: &[&[u8]]) -> BlockDiagnosi
             Explanation::None => BlockVerdict::Ambiguous { candidates: named_somewhere(check, syndromes) },
         },
     };
-    BlockDiagnosis { verdict, first, last, positions }
+    BlockDiagnosis { verdict, first, last, positions, rank: span.dimension() }
 }
 
 /// The positions at which some row is not zero, with their syndrome vectors.

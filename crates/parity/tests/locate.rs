@@ -54,7 +54,10 @@ fn the_bad_bytes_are_counted_from_the_first_to_the_last() {
     let found = diagnose(&raid6(4), 4096, &[(1, 100, 7), (1, 250, 7), (1, 4095, 1)]);
     assert_eq!((found.first, found.last, found.positions), (100, 4095, 3));
     let clean = diagnose(&raid6(4), 4096, &[]);
-    assert_eq!(clean, BlockDiagnosis { verdict: BlockVerdict::Consistent, first: 0, last: 0, positions: 0 });
+    assert_eq!(
+        clean,
+        BlockDiagnosis { verdict: BlockVerdict::Consistent, first: 0, last: 0, positions: 0, rank: 0 }
+    );
     assert_eq!(diagnose(&raid6(4), 0, &[]), clean);
 }
 

@@ -293,7 +293,8 @@ pub fn diagnose_window(
         if let Some(verdict) = verdict(check, &block.verdict, redundancy) {
             let contents: Vec<Option<&[u8]>> =
                 contents.iter().map(|bytes| bytes.map(|bytes| &bytes[at..end])).collect();
-            let found = of_block(check, redundancy, &verdict, &rows, &contents, in_chunk % BLOCK);
+            let found =
+                of_block(check, redundancy, &verdict, &rows, &contents, (in_chunk % BLOCK, block.rank));
             let is_chance = found.as_ref().is_some_and(|found| found.is_chance);
             let verdict = if is_chance { Verdict::Ambiguous(verdict.accused()) } else { verdict };
             let certainty = if verdict.accused().is_empty() { Certainty::None } else { Certainty::Likely };

@@ -131,6 +131,25 @@ fn a_strong_verdict_names_the_damaged_members() {
     assert!(wrong * 20 <= likely, "{wrong} of {likely} are wrong");
 }
 
+/// Two members are damaged in different places: each place alone shows one of them.
+#[test]
+fn members_that_are_damaged_in_different_places_are_named() {
+    for (number, name) in CODES.iter().enumerate().filter(|(_, name)| **name != "lrc:6,2,2") {
+        let code = name.parse::<CodeSpec>().unwrap().code();
+        for case in 0..cases() / 12 {
+            let mut random = seeded(case * 16 + number as u64 + 1000);
+            let mut stripe = encode(&code, (0..code.data()).map(|_| random.bytes(BLOCK)).collect());
+            let damaged = some_columns(&mut random, stripe.len(), 2);
+            for (column, from) in damaged.iter().zip([0, 2000]) {
+                let bytes = stripe[*column][from..from + 512].iter_mut();
+                bytes.for_each(|byte| *byte ^= 1 + random.below(255) as u8);
+            }
+            let found = named(&judge(&code, &stripe, &[]));
+            assert_eq!(found, Some((damaged, true)), "{name}, case {case}");
+        }
+    }
+}
+
 /// Members that hold fills have been written over so that they look like another one: as many as
 /// there are equations, with one of parity among them.
 #[test]

@@ -123,7 +123,7 @@ pub struct ErrorFigures {
     pub live_pairs: u32,
     /// Pairs of other members that explain the same bytes at all: in RAID-6, every pair.
     pub pairs: u32,
-    /// Two other members, damaged at random in the same bytes, would look like this one with a
+    /// Other members, damaged at random in the same bytes, would look like the named ones with a
     /// chance of at most one in this number (R12). Absent in findings saved by older versions.
     #[serde(default)]
     pub mistaken_one_in: u64,

@@ -1,6 +1,6 @@
 //! The chance that other damage looks like that of the members that a verdict names (R12).
 
-use crate::linear::{Span, Vector};
+use crate::linear::Vector;
 
 /// Vectors that are kept, at most: 255^16 is more than any count of sets.
 const MOST: usize = 16;
@@ -40,15 +40,6 @@ impl Vectors {
     #[must_use]
     pub fn count(&self) -> u32 {
         self.0.len() as u32
-    }
-
-    /// The dimension of what they span, 0 to 8; perhaps less than that of the block, if it has more
-    /// than 16 vectors.
-    #[must_use]
-    pub fn rank(&self) -> u32 {
-        let mut span = Span::default();
-        self.0.iter().for_each(|vector| _ = span.insert(*vector));
-        span.dimension() as u32
     }
 
     /// The vectors of both, up to 16.
@@ -101,7 +92,7 @@ mod tests {
     #[test]
     fn vectors_are_counted_once_and_zeros_never() {
         let vectors = Vectors::of(&[&[0, 1, 1, 0, 2], &[0, 5, 5, 7, 0]]);
-        assert_eq!((vectors.count(), vectors.rank()), (3, 2));
+        assert_eq!(vectors.count(), 3);
         let more = Vectors::of(&[&[1, 9], &[5, 9]]);
         assert_eq!(vectors.union(&more).count(), 4);
         let row: Vec<u8> = (0..=255).collect();

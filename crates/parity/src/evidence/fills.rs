@@ -75,17 +75,18 @@ fn has_period(content: &[u8], errors: &[Vec<u8>], run: &Range<usize>, period: us
     let (mut span, mut repeats) = (Span::default(), true);
     let mut impossible = Vector::default();
     impossible[errors.len()] = 1;
-    let solvable = (run.start..run.end - period).all(|at| {
+    (run.start..run.end - period).all(|at| {
         let mut equation = Vector::default();
         for (entry, error) in equation.iter_mut().zip(errors) {
             *entry = error[at] ^ error[at + period];
         }
         equation[errors.len()] = content[at] ^ content[at + period];
         repeats &= equation[errors.len()] == 0;
-        !span.insert(equation) || !span.contains(impossible)
-    });
-    // Of a content that has the period itself, factors that are all zero are no solution.
-    solvable && (!repeats || span.dimension() < errors.len())
+        let solvable = !span.insert(equation) || !span.contains(impossible);
+        // Of a content that has the period so far, factors that are all zero are no solution; and
+        // if only they are left, a later equation with another right side has none.
+        solvable && (!repeats || span.dimension() < errors.len())
+    })
 }
 
 #[cfg(test)]

@@ -49,8 +49,9 @@ pub struct Evidence {
     pub pairs: u32,
     /// Members that are present in the stripe.
     pub members: u32,
-    /// The syndromes over its blocks.
+    /// The syndromes over its blocks, and their dimensions.
     vectors: Vectors,
+    rank: u32,
     /// Members that are named.
     named: u32,
     /// Equations that the named members do not use up.
@@ -95,13 +96,13 @@ impl Evidence {
     #[must_use]
     pub fn mistaken_one_in(&self) -> u64 {
         // Errors that are multiples of each other say the same at every place.
-        let vectors = if self.vectors.rank() < self.named { 1 } else { self.vectors.count() };
+        let vectors = if self.rank < self.named { 1 } else { self.vectors.count() };
         mistaken_one_in(self.members, self.named, self.spare, vectors)
     }
 
     fn has_enough(&self) -> bool {
-        // Four values are what is needed for up to 42 members, and were the rule before it was
-        // computed.
+        // Four values of one member are the rule of RAID-6; up to 42 members the bound asks for as
+        // many.
         self.spare == 1 && self.named == 1 && self.vectors.count() >= ENOUGH_VALUES
             || self.mistaken_one_in() >= ENOUGH
     }
@@ -134,6 +135,7 @@ impl Evidence {
         let values = self.values.union(&next.values);
         let both = self.enough && next.enough;
         self.vectors = self.vectors.union(&next.vectors);
+        self.rank = self.rank.max(next.rank);
         self.enough = if self.runs_into(next) { self.has_enough() } else { both };
         self.bytes += next.bytes;
         self.values = values;
@@ -162,7 +164,7 @@ pub(super) fn of_block(
     verdict: &Verdict,
     syndromes: &[&[u8]],
     contents: &[Option<&[u8]>],
-    at: usize,
+    (at, rank): (usize, usize),
 ) -> Option<Found> {
     if contents.is_empty() || check.rows() < 2 {
         return None;
@@ -184,11 +186,10 @@ pub(super) fn of_block(
     if let (Redundancy::Copies, None) = (redundancy, accused) {
         return None;
     }
-    let errors = error_values(check, &named, syndromes);
+    let errors = (!named.is_empty()).then(|| error_values(check, &named, syndromes)).flatten();
     let (live, rivals) = match (redundancy, accused) {
         (Redundancy::Copies, Some(column)) => filled_alike(check, column, syndromes, contents),
         (Redundancy::Parity(parities), _) if !has_pairs(check) && !named.is_empty() => {
-            let rank = Vectors::of(syndromes).rank() as usize;
             let size = (check.any_independent() + rank).saturating_sub(named.len());
             fill_rival(check, contents, (&named, errors.as_ref()?), size, parities)
                 .map_or_else(Default::default, |rival| (1, vec![alternative(&rival)]))
@@ -215,9 +216,10 @@ pub(super) fn of_block(
         values: shape.values,
         period: shape.period,
         rivals: live as u32,
-        pairs: others * others.saturating_sub(1) / 2,
+        pairs: if is_code { 0 } else { others * others.saturating_sub(1) / 2 },
         members: present,
         vectors: Vectors::of(syndromes),
+        rank: rank as u32,
         named: named.len() as u32,
         spare: independent.saturating_sub(named.len()) as u32,
         enough: false,
@@ -270,6 +272,9 @@ fn alternative(rival: &Rival) -> Alternative {
     Alternative {
         verdict: Verdict::Several(rival.columns.iter().map(|column| Role(*column as u16)).collect()),
         reason: match rival.kind {
+            RivalKind::Fill if rival.columns.len() > 2 => {
+                "all overwritten by zeros, a constant or a short pattern, or written over one"
+            }
             RivalKind::Fill => {
                 "both overwritten by zeros, a constant or a short pattern, or written over one"
             }
