@@ -136,8 +136,10 @@ impl Error {
             5 | 6 => Self::Busy { path, doing },
             13 => Self::Full { path, doing },
             // SQLITE_ERROR as well: the statements are right for the schema, so it is another one.
-            // SQLITE_READONLY: the file can be written, so its header says a format of the future.
-            1 | 8 | 11 | 18 | 24 | 26 => Self::Damaged { path, what },
+            1 | 11 | 18 | 24 | 26 => Self::Damaged { path, what },
+            // SQLITE_READONLY alone: the file can be written, so its header says a format of the
+            // future. Its extended codes have other causes, such as a file that was moved.
+            8 if failure.extended_code == 8 => Self::Damaged { path, what },
             _ => Self::Sqlite { path, doing, what },
         }
     }

@@ -1,6 +1,7 @@
 //! Retention and backups.
 
 use crate::error::Fault;
+use crate::open::settings;
 use crate::place;
 use crate::query::OPEN;
 use crate::schema::{self, MIGRATIONS, TABLES};
@@ -11,8 +12,6 @@ use rusqlite::{Connection, OpenFlags};
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Duration;
 
 /// Times before which rows are removed, and the channels that must have accepted an event first.
 #[derive(Debug, Clone, Copy)]
@@ -40,8 +39,6 @@ pub struct Removed {
 
 /// Pages that a backup copies at once: 4 MiB.
 const STEP: i32 = 1024;
-/// Time that a backup waits for a process that writes, and the most times that it waits.
-const WAIT: (Duration, u32) = (Duration::from_millis(50), 40);
 
 impl History {
     /// Removes what is too old, in one transaction. Rows of passes stay.
@@ -119,17 +116,14 @@ impl Reader {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut copy =
             Connection::open_with_flags(to, flags).map_err(|error| Error::of(to, doing, error.into()))?;
-        let mut waited = 0;
+        settings(&copy).map_err(|fault| Error::of(to, doing, fault))?;
         let backup = Backup::new(&self.database, &mut copy).map_err(|error| failed(error.into()))?;
         loop {
             match backup.step(STEP).map_err(|error| failed(error.into()))? {
                 StepResult::Done => break,
                 StepResult::More => {}
-                _ if waited == WAIT.1 => return Err(Error::Busy { path: self.path.clone(), doing }),
-                _ => {
-                    waited += 1;
-                    thread::sleep(WAIT.0);
-                }
+                // SQLite has waited for its time.
+                _ => return Err(Error::Busy { path: self.path.clone(), doing }),
             }
         }
         drop(backup);

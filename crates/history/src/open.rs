@@ -6,6 +6,8 @@ use crate::schema::{self, APPLICATION, MIGRATIONS, Migration, TABLES};
 use crate::table::Table;
 use crate::{Error, History, Reader};
 use rusqlite::{Connection, MAIN_DB, OpenFlags};
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,7 +38,7 @@ pub enum Opened {
     },
 }
 
-fn settings(database: &Connection) -> Result<(), Fault> {
+pub(crate) fn settings(database: &Connection) -> Result<(), Fault> {
     database.busy_timeout(BUSY)?;
     database.pragma_update(None, "trusted_schema", false)?;
     database.pragma_update(None, "cell_size_check", true)?;
@@ -125,6 +127,7 @@ impl History {
         place::make_folder(path)?;
         let lock = place::lock(path)?;
         let there = place::prepare(path)?;
+        place::sync_journal(path)?;
         let (database, opened) = match begin(path, target) {
             Ok((database, from)) => {
                 let opened = match (there, from) {
@@ -138,6 +141,10 @@ impl History {
                 (database, opened)
             }
             Err(Error::Damaged { what, .. }) => {
+                // SQLite tells a failed read as damage. Only a file that can be read whole is
+                // damaged.
+                let read = File::open(path).and_then(|mut file| io::copy(&mut file, &mut io::sink()));
+                read.map_err(place::failed(path))?;
                 let kept = place::set_aside(path)?;
                 place::prepare(path)?;
                 let (database, _) = begin(path, target)?;
@@ -161,7 +168,7 @@ impl Reader {
         match std::fs::metadata(path) {
             // SQLite takes one byte for none.
             Ok(file) if file.len() > 1 => {}
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(place::failed(path)(error));
             }
             _ => return Err(Error::Missing { path: path.to_owned() }),

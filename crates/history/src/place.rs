@@ -70,6 +70,16 @@ pub(crate) fn lock(path: &Path) -> Result<File, Error> {
     }
 }
 
+/// Makes the journal durable as it is. A process that was killed at the end of a transaction may
+/// have emptied it without a sync; a power cut would bring it back, and undo what is read now.
+pub(crate) fn sync_journal(path: &Path) -> Result<(), Error> {
+    let name = with(path, "-journal");
+    match File::open(&name).and_then(|file| file.sync_all()) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(&name)(error)),
+        _ => Ok(()),
+    }
+}
+
 /// Looks what there is, and makes an empty file if there is nothing, so that its mode is ours.
 pub(crate) fn prepare(path: &Path) -> Result<There, Error> {
     match OpenOptions::new().read(true).write(true).open(path) {

@@ -122,10 +122,10 @@ text!(
     "the UUID of an array has four groups of 8 hexadecimal digits"
 );
 text!(
-    /// The kind of an event: 1 to 32 characters `a` to `z` and `-`.
+    /// The kind of an event, or the name of a channel: 1 to 32 characters `a` to `z` and `-`.
     Kind,
     |text| (1..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'),
-    "a kind of event has 1 to 32 characters 'a' to 'z' and '-'"
+    "a kind of event, or a channel, has 1 to 32 characters 'a' to 'z' and '-'"
 );
 
 /// The number of rows of a page: 1 to 1,000.

@@ -133,8 +133,19 @@ pub fn take_files(history: &mut History, folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// A run of long ago, which retention empties. Its identity is no pass's number.
+fn old(number: u64) -> (PassFile, Event) {
+    let run = id((1 << 32) + number);
+    let mut value = pass(6);
+    value["pass"] = run.as_str().into();
+    (value["begun_us"], value["ended_us"], value["checked"]) = (0.into(), 1.into(), json!([]));
+    let file = PassFile::parse("a test", value.to_string().as_bytes()).expect("a pass file");
+    (file, Event { event: run.clone(), at: time(1), pass: Some(run), change: Change::Note, ..event(6) })
+}
+
 /// Writes passes in the child, one after another: each is first a durable file ("filed N"), then
-/// taken up ("taken N"). After every eighth pass, retention runs; it finds nothing old.
+/// taken up ("taken N"). After every eighth pass, retention removes report, findings and
+/// event of a run of long ago.
 pub fn write_passes(until: u64) {
     let Some(value) = std::env::var(CHILD).ok() else { return };
     let (from, folder) = value.split_once(':').expect("number and folder");
@@ -148,6 +159,10 @@ pub fn write_passes(until: u64) {
     take_files(&mut history, folder).expect("taken up");
     let from: u64 = from.parse().expect("a number");
     for number in from..from.saturating_add(until) {
+        if number % 8 == 7 {
+            let (file, event) = old(number);
+            history.take_up(&file, &[event]).expect("taken up");
+        }
         let unfinished = folder.join("unfinished");
         let mut file = File::create(&unfinished).expect("made");
         file.write_all(pass(number).to_string().as_bytes()).expect("written");
@@ -158,8 +173,9 @@ pub fn write_passes(until: u64) {
         history.take_file(&file_of(folder, number), |_| vec![event(number)]).expect("taken up");
         say("taken", number);
         if number % 8 == 7 {
-            let old = Retention { reports: time(0), findings: time(0), channels: &[] };
-            history.retain(&old).expect("done");
+            let old = Retention { reports: time(500), findings: time(500), channels: &[] };
+            let removed = history.retain(&old).expect("done");
+            assert!(removed.reports > 0 && removed.findings > 0 && removed.events > 0, "{removed:?}");
         }
     }
 }
