@@ -107,7 +107,7 @@ impl Alerts {
         alerts
     }
 
-    /// Takes a configuration. What channels that are no more have not sent is lost.
+    /// Takes a configuration. Events that a removed channel has not sent are lost.
     pub fn configure(&mut self, config: &AlertsConfig, programs: &[String]) {
         self.repeat.clone_from(&config.repeat);
         self.well = config.well;
@@ -213,10 +213,11 @@ impl Alerts {
     /// If that is longer than 30 days, or 1,000 subjects are quiet.
     pub fn quiet(&mut self, now: Now, subject: &str, seconds: u64) -> Result<(), OrderError> {
         self.advance(now);
-        if seconds > LONGEST_QUIET || self.quiet.len() >= 1000 {
+        let subject = event::bounded(subject, 512);
+        if seconds > LONGEST_QUIET || self.quiet.len() >= 1000 && !self.quiet.contains_key(&subject) {
             return Err(OrderError::Quiet);
         }
-        self.quiet.insert(event::bounded(subject, 512), self.age + seconds);
+        self.quiet.insert(subject, self.age + seconds);
         Ok(())
     }
 
@@ -260,7 +261,7 @@ impl Alerts {
             if open.acknowledged || open.well_since.is_some() || self.age < open.repeat_at {
                 continue;
             }
-            open.repeats += 1;
+            open.repeats = open.repeats.saturating_add(1);
             let next = self.repeat.get(open.repeats as usize).or(self.repeat.last());
             open.repeat_at = next.map_or(u64::MAX, |next| self.age + next.unsigned_abs());
             repeated.push((key.clone(), open.detail.clone()));

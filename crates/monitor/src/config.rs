@@ -10,6 +10,7 @@ use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+/// Seconds in a year of 365 days.
 const YEAR: i64 = 365 * DAY;
 
 /// The reason why a configuration is refused: the field, and its fault.

@@ -185,7 +185,7 @@ impl Scheduler {
             }
             Event::Reload(config) => {
                 self.config = *config;
-                self.reload(now);
+                self.reload();
             }
         }
         let night = self.night_of(now);
@@ -226,9 +226,12 @@ impl Scheduler {
         for array in self.arrays.values_mut() {
             array.gone = true;
         }
-        for seen in seen {
+        // Known arrays first: those that are gone then make room for new ones.
+        let (known, new): (Vec<Seen>, Vec<Seen>) =
+            seen.into_iter().partition(|seen| self.arrays.contains_key(&seen.array));
+        for seen in known.into_iter().chain(new) {
             if !self.arrays.contains_key(&seen.array) {
-                if self.arrays.len() >= MOST_ARRAYS {
+                if self.arrays.len() >= MOST_ARRAYS && !self.forget_one() {
                     continue;
                 }
                 let policy = self.config.policy(&seen.array.0, &seen.name).clone();
@@ -245,12 +248,18 @@ impl Scheduler {
         }
     }
 
-    fn reload(&mut self, now: Now) {
+    /// Forgets an array that is gone; false if there is none.
+    fn forget_one(&mut self) -> bool {
+        let gone = self.arrays.iter().find(|(_, array)| array.gone && array.run.is_none());
+        let gone = gone.map(|(uuid, _)| uuid.clone());
+        gone.is_some_and(|uuid| self.arrays.remove(&uuid).is_some())
+    }
+
+    fn reload(&mut self) {
         for (uuid, array) in &mut self.arrays {
             let name = array.seen.as_ref().map_or("", |seen| seen.name.as_str());
             array.set_policy(self.config.policy(&uuid.0, name).clone());
         }
-        self.last = Some(now);
     }
 
     /// Stops runs that may not go on (R6, R8).

@@ -30,7 +30,7 @@ impl FromStr for Window {
         };
         let (from, to) = hours.split_once('-').ok_or_else(wrong)?;
         let (from, to) = (minutes(from).ok_or_else(wrong)?, minutes(to).ok_or_else(wrong)?);
-        if from == to || from == 1440 || to == 0 && from == 0 {
+        if from == to || from == 1440 {
             return Err(format!("'{text}' is empty, or begins at 24:00"));
         }
         // An end at 00:00 is the midnight after the beginning.

@@ -77,7 +77,7 @@ impl Outbox {
             }
             if channel.pending.len() >= MOST_PENDING {
                 channel.pending.pop_front();
-                channel.lost += 1;
+                channel.lost = channel.lost.saturating_add(1);
             }
             channel.pending.push_back(event.clone());
         }

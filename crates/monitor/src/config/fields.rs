@@ -1,11 +1,9 @@
 //! Values of single fields.
 
+use super::YEAR;
 use crate::time::DAY;
 use pumice_units::{parse_duration, parse_size};
 use std::path::PathBuf;
-
-/// Seconds in a year of 365 days.
-const YEAR: i64 = 365 * DAY;
 
 /// Parses a duration with a unit, years included, in whole seconds.
 fn seconds(text: &str) -> Result<i64, String> {
