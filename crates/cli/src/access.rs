@@ -18,7 +18,7 @@ pub(crate) fn folder() -> impl TypedValueParser<Value = PathBuf> {
 /// The words for a path that is not taken for a folder.
 pub(crate) const NO_FOLDER: &str = "it is no folder";
 
-/// Tells that there is something that is no folder.
+/// Returns whether there is something that is no folder.
 pub(crate) fn is_another(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| !found.is_dir())
 }

@@ -16,8 +16,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Tells that its parity agrees with its data apart from writes that are under way: the array
-    /// runs, and no resync, recovery or reshape is running or due. An unclean array that is
+    /// Returns whether its parity agrees with its data apart from writes that are under way: the
+    /// array runs, and no resync, recovery or reshape is running or due. An unclean array that is
     /// assembled read-only until its first write (`read-auto`) shows no action although its resync
     /// is still due.
     pub(crate) fn is_settled(&self) -> bool {

@@ -47,9 +47,9 @@ pub(crate) fn survive_file_limits() {
 
 static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Tells that the program was started without a standard output (`>&-`). The standard library opens
-/// /dev/null in its place before `main`, and every write succeeds. Afterwards nobody can tell that
-/// from a /dev/null that was meant: Python, for one, opens it in the same way.
+/// Returns whether the program was started without a standard output (`>&-`). The standard library
+/// opens /dev/null in its place before `main`, and every write succeeds. Afterwards nobody can tell
+/// that from a /dev/null that was meant: Python, for one, opens it in the same way.
 pub(crate) fn stdout_was_closed() -> bool {
     STDOUT_WAS_CLOSED.load(Ordering::Relaxed)
 }

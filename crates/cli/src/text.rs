@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Set when a text could not be written.
 static UNDELIVERED: AtomicBool = AtomicBool::new(false);
 
-/// Tells that a text could not be printed: then the command ends with 2, whatever it found.
+/// Returns whether a text could not be printed: then the command ends with 2, whatever it found.
 pub(crate) fn is_undelivered() -> bool {
     UNDELIVERED.load(Ordering::Relaxed)
 }

@@ -20,7 +20,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Tells that a finding is this place: the right stripe, member and verdict, no byte outside.
+    /// Returns whether a finding is this place: the right stripe, member and verdict, no byte
+    /// outside.
     pub(super) fn is(&self, finding: &Finding) -> bool {
         let (first, end) = (finding.chunk_offset, finding.chunk_offset + finding.length);
         finding.stripe == self.stripe

@@ -221,7 +221,7 @@ enum PolicyArg {
 }
 
 impl ScrubArgs {
-    /// Tells that the members are written to.
+    /// Returns whether the members are written to.
     pub(crate) fn repairs(&self) -> bool {
         self.repair && !self.dry_run
     }

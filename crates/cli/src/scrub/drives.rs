@@ -261,7 +261,7 @@ fn part_of(drive: &Drive, part: &Part) -> Result<ParityResult, NodeError> {
     })
 }
 
-/// Tells that the node cut its list of places short.
+/// Returns whether the node cut its list of places short.
 fn is_cut(result: &ParityResult) -> bool {
     result.unreadable.len() >= MAX_UNREADABLE || result.tags.as_ref().is_some_and(TagReport::is_cut)
 }

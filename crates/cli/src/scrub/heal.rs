@@ -95,7 +95,7 @@ pub(super) fn is_of(array: &Array, scrubbed: &pumice_raid::Array, sysfs: &Path) 
     Err(Failure::new(format!("/dev/{} is not array {uuid}, to which the other devices belong", array.name)))
 }
 
-/// Tells that an array is the one that was scrubbed, by the superblock of one of its members.
+/// Returns whether an array is the one that was scrubbed, by the superblock of one of its members.
 pub(super) fn is_same(array: &Array, scrubbed: &pumice_raid::Array, sysfs: &Path) -> Result<bool, Failure> {
     let slaves = sysfs.join("class/block").join(&array.name).join("slaves");
     for entry in std::fs::read_dir(&slaves)? {
@@ -107,8 +107,8 @@ pub(super) fn is_same(array: &Array, scrubbed: &pumice_raid::Array, sysfs: &Path
     Ok(false)
 }
 
-/// Tells that a device is a member of an array. Its users may have written superblocks of its UUID
-/// into it: those in another format than that of the array do not count.
+/// Returns whether a device is a member of an array. Its users may have written superblocks of its
+/// UUID into it: those in another format than that of the array do not count.
 fn is_member(path: &Path, of: &pumice_raid::Array) -> Result<bool, Failure> {
     let device = Arc::new(FileDevice::open(path, OpenMode::ReadOnly, Options::default())?);
     let size = device.size_bytes();

@@ -42,7 +42,7 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
             count(*stripes, "stripe")
         );
     }
-    out.push_str(&by_member(&report.findings));
+    out.push_str(&by_member(&report.findings, !report.patterns.is_empty()));
     for pattern in &report.patterns {
         let _ = writeln!(out, "pattern  {pattern}");
     }
@@ -181,7 +181,7 @@ fn pace(drives: &[Pacing]) -> String {
     out
 }
 
-/// Tells that only a part of the array was asked for.
+/// Returns whether only a part of the array was asked for.
 fn is_part(report: &Report) -> bool {
     (report.range.start, report.range.end) != (0, report.array.stripes)
 }
@@ -248,11 +248,12 @@ fn verdict_line(outcome: &Outcome, report: &Report, repairing: bool) -> String {
     let repaired = damage().filter(|finding| finding.repaired).count() as u64;
     let planned = damage().filter(|finding| finding.would_repair).count() as u64;
     let findings = match (found, repairing) {
+        (0, _) if !report.findings.is_empty() => "no damage found".to_owned(),
         (0, _) => "nothing inconsistent found".to_owned(),
         (n, _) if planned > 0 => format!(
-            "{}; dry run: {planned} of them would be rewritten, {} left alone; nothing was written",
+            "{}; dry run: {planned} of them would be rewritten, {} left alone; this run wrote nothing",
             count(n, "finding"),
-            n - planned
+            n - planned - repaired
         ),
         (n, false) => format!("{}, nothing was written", count(n, "finding")),
         (n, true) if repaired < n => {

@@ -106,7 +106,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Tells that descriptors suffice. Says loudly what is not tested where they do not.
+/// Returns whether descriptors suffice. Says loudly what is not tested where they do not.
 fn enough_descriptors() -> bool {
     let allowed = raise_descriptor_limit().unwrap();
     let enough = allowed >= CONNECTIONS as u64 + 512;
@@ -140,7 +140,7 @@ fn is_answered(stream: &mut TcpStream) -> bool {
     stream.read_exact(&mut answer).is_ok() && answer[0] == 1
 }
 
-/// Tells that the node has closed a connection by now.
+/// Returns whether the node has closed a connection by now.
 fn is_closed(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     let closed = match stream.peek(&mut [0]) {

@@ -91,7 +91,7 @@ fn a_signal_removes_a_drive_and_a_tag_file_in_the_making() {
     assert!(met > 0, "no drive was met in the making");
 }
 
-/// Tells that a process ignores SIGHUP, as the kernel says.
+/// Returns whether a process ignores SIGHUP, as the kernel says.
 fn ignores_hangup(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();

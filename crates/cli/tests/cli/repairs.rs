@@ -81,7 +81,7 @@ fn a_dry_run_says_what_a_repair_would_do() {
     let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
     assert_eq!(
         first(&text(&["--repair", "--dry-run"])),
-        "FINDINGS: 1 finding; dry run: 1 of them would be rewritten, 0 left alone; nothing was written"
+        "FINDINGS: 1 finding; dry run: 1 of them would be rewritten, 0 left alone; this run wrote nothing"
     );
     let left = first(&text(&["--repair", "--repair-policy", "none"]));
     assert_eq!(left, "FINDINGS: 1 finding, 0 repaired, 1 left alone");

@@ -167,7 +167,10 @@ fn resumed(
         schedule.stripes()
     ));
     // The devices have today's names.
-    Ok(PassStart { saved: SavedPass { read: now, ..saved }, schedule, resumed: true })
+    let mut saved = SavedPass { read: now, ..saved };
+    // A dry run may have begun it.
+    saved.findings.iter_mut().for_each(|finding| finding.would_repair = false);
+    Ok(PassStart { saved, schedule, resumed: true })
 }
 
 /// Adds the findings that this pass had repaired but not saved when it was killed: the archive had

@@ -76,6 +76,19 @@ fn a_resumed_pass_ends_as_an_uninterrupted_one_does() {
 }
 
 #[test]
+fn what_a_dry_run_would_have_rewritten_is_not_told_by_the_pass_that_goes_on() {
+    let world = World::new(RAID6, 8);
+    world.damage(Role(1), 0, 0, 1, 1);
+    let (folder, state) = interrupted(&world);
+    let mut document = saved(folder.path());
+    assert_eq!(document["findings"][0]["would_repair"], false);
+    document["findings"][0]["would_repair"] = true.into();
+    save(folder.path(), &document);
+    let resumed = pass(&world.target(1, &[]), Some(&state), &resume());
+    assert_eq!(resumed.findings.iter().map(|f| f.would_repair).collect::<Vec<_>>(), [false]);
+}
+
+#[test]
 fn a_look_at_a_few_stripes_leaves_the_progress_of_a_complete_pass_alone() {
     let folder = tempfile::tempdir().unwrap();
     let state = StateFiles::open(folder.path(), UUID).unwrap();

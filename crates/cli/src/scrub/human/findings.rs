@@ -29,18 +29,22 @@ pub(crate) fn findings(findings: &[Finding]) -> String {
 
 /// Fewest places of damage for which members are counted.
 const MANY: usize = 8;
+/// Of ten places of damage, the number on one member from which its drive may be failing.
+const MOST_OF_TEN: usize = 8;
 /// Members that are counted, at most.
 const MEMBERS: usize = 6;
 
 /// The places of damage by member, the most damaged one first, if there are many places. A member
-/// with most of them is likely a failing drive.
-pub(crate) fn by_member(findings: &[Finding]) -> String {
-    let damaged: Vec<&Finding> = findings.iter().filter(|finding| is_damage(finding)).collect();
+/// with most of them may be a failing drive, unless a pattern (`has_pattern`) has another cause.
+pub(crate) fn by_member(findings: &[Finding], has_pattern: bool) -> String {
+    let damaged: Vec<&Finding> = findings.iter().filter(|finding| counts(finding)).collect();
     if damaged.len() < MANY {
         return String::new();
     }
     let mut members: BTreeMap<u16, (usize, Option<&str>)> = BTreeMap::new();
-    for finding in damaged.iter().filter(|finding| finding.names_a_member()) {
+    for finding in
+        damaged.iter().filter(|finding| finding.names_a_member() || finding.verdict == Verdict::Unreadable)
+    {
         let Some(member) = finding.member else { continue };
         let entry = members.entry(member).or_default();
         *entry = (entry.0 + 1, finding.device.as_deref());
@@ -55,16 +59,22 @@ pub(crate) fn by_member(findings: &[Finding]) -> String {
         title = "       ";
     }
     if let Some((_, (places, device))) = members.first()
+        && !has_pattern
         && places * 10 >= damaged.len() * MOST_OF_TEN
     {
         let device = device.filter(|device| device.starts_with("/dev/")).unwrap_or("DEVICE");
-        let _ = writeln!(out, "         a failing drive is likely; its own data: smartctl -x {device}");
+        let _ = writeln!(out, "         the drive may be failing; see its SMART data: smartctl -x {device}");
     }
     out
 }
 
-/// Of ten places of damage, the number that makes a failing drive likely if they are on one member.
-const MOST_OF_TEN: usize = 8;
+/// Returns whether a finding counts as damage of a drive. Copies may differ without damage; damage
+/// of tags leaves the data good; and a place that was not asked for says nothing.
+fn counts(finding: &Finding) -> bool {
+    let verdict = finding.verdict;
+    let other = matches!(verdict, Verdict::NotAsked | Verdict::TagDamaged | Verdict::TagLost);
+    is_damage(finding) && !verdict.is_of_copies() && !other
+}
 
 /// Returns whether a finding is damage. A stripe that is being written is none.
 pub(crate) fn is_damage(finding: &Finding) -> bool {
@@ -120,7 +130,7 @@ fn evidence(finding: &Finding) -> String {
         if finding.strength == Strength::Strong && error.mistaken_one_in > 0 {
             let _ = writeln!(
                 out,
-                "    two other members, damaged at random there, would look the same with a chance of at most {:.0e}",
+                "    other members, damaged at random there, would look the same with a chance of at most {:.0e}",
                 1.0 / error.mistaken_one_in as f64,
             );
         }
@@ -224,20 +234,32 @@ mod tests {
     fn a_failing_drive_is_named() {
         let mut members = [Some(3); 10];
         (members[0], members[1]) = (Some(1), None);
-        let text = by_member(&of(&members));
+        let text = by_member(&of(&members), false);
         assert!(text.starts_with("damage   8 of 10 places are on member 3 (/dev/sd3)\n"), "{text}");
         assert!(text.contains("1 of 10 places are on member 1 (/dev/sd1)\n"), "{text}");
         assert!(text.ends_with("smartctl -x /dev/sd3\n"), "{text}");
+        assert!(!by_member(&of(&members), true).contains("failing"), "a pattern has another cause");
         members[2] = None;
-        assert!(!by_member(&of(&members)).contains("failing"), "7 of 10 are not most of them");
-        assert_eq!(by_member(&of(&members[..7])), "", "a few places are read one by one");
+        assert!(!by_member(&of(&members), false).contains("failing"), "7 of 10 are not most of them");
+        assert_eq!(by_member(&of(&members[..7]), false), "", "a few places are read one by one");
+    }
+
+    #[test]
+    fn sectors_that_a_drive_refuses_count_and_copies_that_differ_do_not() {
+        let mut findings = of(&[Some(3); 8]);
+        findings.iter_mut().for_each(|finding| finding.verdict = Verdict::Unreadable);
+        assert!(by_member(&findings, false).starts_with("damage   8 of 8 places are on member 3"));
+        for verdict in [Verdict::Copy, Verdict::TagDamaged, Verdict::NotAsked] {
+            findings[0].verdict = verdict;
+            assert_eq!(by_member(&findings, false), "", "{verdict:?}");
+        }
     }
 
     #[test]
     fn a_stripe_that_is_being_written_is_no_damage() {
         let mut findings = of(&[Some(1); 8]);
         findings[0].verdict = Verdict::Busy;
-        assert_eq!(by_member(&findings), "");
+        assert_eq!(by_member(&findings, false), "");
         assert_eq!(findings.iter().filter(|finding| is_damage(finding)).count(), 7);
     }
 }
