@@ -128,7 +128,7 @@ pub fn find(folder: &Path, name: &str) -> Result<Found, Failure> {
 /// # Errors
 /// If only some of the devices are such a volume's.
 pub fn serving(folder: &Path, paths: &[PathBuf]) -> Result<Option<Found>, Failure> {
-    for found in ask_all(folder, LOOK_TIME, |_| false).map_or_else(|_| Vec::new(), |(found, _)| found) {
+    for found in ask_all(folder, LOOK_TIME, |_| false).unwrap_or_default().0 {
         let Volume { uuid, name, members, .. } = &found.volume;
         let devices: Vec<&str> = members.iter().filter_map(|m| m.device.as_deref()).collect();
         let mut others = Vec::new();
@@ -152,7 +152,7 @@ pub fn serving(folder: &Path, paths: &[PathBuf]) -> Result<Option<Found>, Failur
     Ok(None)
 }
 
-/// Tells that a device, or any drive of a node, is among those of a volume.
+/// Returns whether a device, or any drive of a node, is among those of a volume.
 fn is_of(path: &Path, devices: &[&str]) -> Result<bool, Failure> {
     let Some(name) = RemoteName::of(path)? else {
         let real = |path: &Path| path.canonicalize().ok();

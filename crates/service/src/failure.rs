@@ -1,6 +1,7 @@
 //! Reason why something could not be done: one message with its causes, and a code.
 
 use crate::api::{Code, Fault};
+use pumice_executor::ControlError;
 use std::error::Error;
 use std::fmt;
 
@@ -26,12 +27,6 @@ impl Failure {
     #[must_use]
     pub fn or(self, code: Code) -> Self {
         if self.code == Code::Failed { Self { code, ..self } } else { self }
-    }
-
-    /// Its kind; [`Code::Failed`] if it has no other.
-    #[must_use]
-    pub const fn code(&self) -> Code {
-        self.code
     }
 
     /// The same for the socket.
@@ -68,4 +63,24 @@ impl<E: Error> From<E> for Failure {
         }
         Self::new(message)
     }
+}
+
+/// The volume's own refusal, with its code.
+pub(crate) fn refused(error: ControlError) -> Failure {
+    let code = match &error {
+        ControlError::Stopped => Code::Stopped,
+        ControlError::Unanswered => Code::Unanswered,
+        ControlError::NoStripes => Code::Failed,
+        ControlError::NoRole(_) => Code::NoMember,
+        ControlError::Missing(_) => Code::Missing,
+        ControlError::Held => Code::Held,
+        ControlError::NotRecorded => Code::NotRecorded,
+        ControlError::TooFew => Code::TooFew,
+        ControlError::OthersMissing => Code::OthersMissing,
+        ControlError::Full => Code::NoneMissing,
+        ControlError::Taken(_) => Code::Taken,
+        ControlError::IsMember { .. } => Code::IsMember,
+        ControlError::Device { .. } => Code::Device,
+    };
+    Failure::from(error).or(code)
 }

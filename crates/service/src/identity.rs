@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 /// The prefix of the NQNs under which this program connects.
 const HOST_NQN: &str = "nqn.2026-11.invalid.pumice:host:";
 
-/// Tells that this process is the superuser's.
+/// Returns whether this process is the superuser's.
 pub(crate) fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
 }

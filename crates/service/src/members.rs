@@ -42,7 +42,7 @@ pub fn named(member: &str) -> String {
     path.map_or_else(|| member.to_owned(), |path| path.display().to_string())
 }
 
-/// Tells that two names are of the same device: alike, or of one file.
+/// Returns whether two names are of the same device: alike, or of one file.
 pub(crate) fn is_same(one: &str, other: &str) -> bool {
     let file = |name: &str| Path::new(name).canonicalize().ok();
     one == other || file(one).is_some_and(|path| file(other) == Some(path))
@@ -78,7 +78,7 @@ impl Devices {
         Self { metadata, ..self }
     }
 
-    /// Tells that some device is a node's.
+    /// Returns whether some device is a node's.
     #[must_use]
     pub fn any_far(&self) -> bool {
         !self.nodes.is_empty()
@@ -225,7 +225,7 @@ impl Devices {
     }
 }
 
-/// Tells that two paths are names of one file, or of one block device.
+/// Returns whether two paths are names of one file, or of one block device.
 fn is_hard_link(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| {
         let found = std::fs::metadata(path).ok()?;
@@ -266,7 +266,7 @@ pub fn nodes_survived(
     (survived, nodes.len())
 }
 
-/// Tells that every choice of `more` nodes, with the members `lost`, is corrected.
+/// Returns whether every choice of `more` nodes, with the members `lost`, is corrected.
 fn all_of(
     nodes: &[Vec<Role>],
     more: usize,

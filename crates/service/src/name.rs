@@ -64,7 +64,12 @@ impl RemoteName {
             }
         };
         let (host, port) = host_and_port(host).map_err(|why| wrong(&why))?;
-        Ok(Some(Self { host: host.to_ascii_lowercase(), port, nsid }))
+        // The zone of an address is the name of an interface, in which capitals count.
+        let host = match host.split_once('%') {
+            Some((address, zone)) => format!("{}%{zone}", address.to_ascii_lowercase()),
+            None => host.to_ascii_lowercase(),
+        };
+        Ok(Some(Self { host, port, nsid }))
     }
 
     /// The node at an address given as an argument, with or without `nvme://`.

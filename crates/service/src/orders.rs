@@ -1,7 +1,7 @@
 //! Requests to a volume in service, carried out.
 
 use crate::api::{Answer, Code, Request, STOP_TIME, Served, Volume};
-use crate::failure::Failure;
+use crate::failure::{Failure, refused};
 use crate::lines::Reply;
 use crate::members::{Devices, is_same};
 use crate::scrubs::Scrubs;
@@ -12,26 +12,6 @@ use pumice_units::Role;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-/// The volume's own refusal, with its code.
-fn refused(error: ControlError) -> Failure {
-    let code = match &error {
-        ControlError::Stopped => Code::Stopped,
-        ControlError::Unanswered => Code::Unanswered,
-        ControlError::NoStripes => Code::Failed,
-        ControlError::NoRole(_) => Code::NoMember,
-        ControlError::Missing(_) => Code::Missing,
-        ControlError::Held => Code::Held,
-        ControlError::NotRecorded => Code::NotRecorded,
-        ControlError::TooFew => Code::TooFew,
-        ControlError::OthersMissing => Code::OthersMissing,
-        ControlError::Full => Code::NoneMissing,
-        ControlError::Taken(_) => Code::Taken,
-        ControlError::IsMember { .. } => Code::IsMember,
-        ControlError::Device { .. } => Code::Device,
-    };
-    Failure::from(error).or(code)
-}
 
 /// Carries out the requests over the socket.
 pub(crate) struct Orders {

@@ -39,7 +39,7 @@ fn resolved(
     static KNOWN: Mutex<BTreeMap<(String, u16), SocketAddr>> = Mutex::new(BTreeMap::new());
     // Held during the look: another thread that needs the same would look as well.
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = (host.to_ascii_lowercase(), port);
+    let key = (host.to_owned(), port);
     if let Some(address) = known.get(&key) {
         return Ok(*address);
     }

@@ -225,7 +225,7 @@ fn target_of(control: &Control, stop: &Stop) -> Result<Target, Failure> {
     let known = control.facts().known();
     let mut left = AGAIN;
     let (members, array) = loop {
-        let members = control.members()?;
+        let members = control.members().map_err(crate::failure::refused)?;
         match assembled(&members, known) {
             Ok(array) => break (members, array),
             Err(Unfit::For(why)) if left > 0 => {

@@ -31,62 +31,6 @@ pub enum Event {
         /// Its role.
         role: u16,
     },
-    /// A member failed, or does not answer.
-    MemberLost {
-        /// Its role.
-        role: u16,
-        /// The reason.
-        why: String,
-    },
-    /// A member that had failed took its role again.
-    MemberBack {
-        /// Its role.
-        role: u16,
-    },
-    /// A member is being rebuilt from now on.
-    RebuildBegun {
-        /// Its role.
-        role: u16,
-        /// Its device.
-        device: String,
-    },
-    /// A member is in sync after a rebuild.
-    RebuildEnded {
-        /// Its role.
-        role: u16,
-    },
-    /// Requests wait: more members are missing than the volume survives.
-    Held {
-        /// Roles that are missing.
-        missing: Vec<u16>,
-    },
-    /// Members came back, and requests are carried out again.
-    Resumed {
-        /// Writes may be lost that were answered and not flushed.
-        unsure: bool,
-    },
-    /// A scrub begins.
-    ScrubBegun {
-        /// Its repairs are written.
-        repairs: bool,
-    },
-    /// A scrub waits for its hours or its rate.
-    ScrubPaused,
-    /// A scrub ended.
-    ScrubEnded {
-        /// The exit code of its command.
-        exit: u8,
-    },
-    /// A scrub found stripes that are inconsistent.
-    Found {
-        /// Number of findings.
-        findings: u64,
-    },
-    /// A scrub repaired stripes.
-    Repaired {
-        /// Number of them.
-        stripes: u64,
-    },
     /// The volume ends, and its scrub waits for a drive or a node.
     ScrubLeft,
     /// The volume ended, and is not clean.
@@ -122,25 +66,6 @@ impl fmt::Display for Event {
                 f,
                 "role {role} is recorded as failed: its device was missing, or its stripe log could not be read"
             ),
-            Self::MemberLost { role, why } => write!(f, "role {role} is lost: {why}"),
-            Self::MemberBack { role } => write!(f, "role {role} is back"),
-            Self::RebuildBegun { role, device } => write!(f, "role {role} is being rebuilt on {device}"),
-            Self::RebuildEnded { role } => write!(f, "role {role} is rebuilt"),
-            Self::Held { missing } => {
-                let roles: Vec<String> = missing.iter().map(ToString::to_string).collect();
-                write!(f, "more members are missing than the volume survives: {}", roles.join(", "))
-            }
-            Self::Resumed { unsure } => {
-                f.write_str("the members are back, and the volume goes on")?;
-                if *unsure { f.write_str("; writes that were not flushed may be lost") } else { Ok(()) }
-            }
-            Self::ScrubBegun { repairs } => {
-                f.write_str(if *repairs { "a scrub with repairs begins" } else { "a scrub begins" })
-            }
-            Self::ScrubPaused => f.write_str("the scrub waits for its hours or its rate"),
-            Self::ScrubEnded { exit } => write!(f, "the scrub has ended with {exit}"),
-            Self::Found { findings } => write!(f, "the scrub has {}", count(*findings, "finding")),
-            Self::Repaired { stripes } => write!(f, "the scrub has repaired {}", count(*stripes, "stripe")),
             Self::ScrubLeft => {
                 f.write_str("a scrub of the volume waits for a drive or a node, and is left behind")
             }

@@ -43,7 +43,7 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Tells that a name or a UUID is that of this volume.
+    /// Returns whether a name or a UUID is that of this volume.
     #[must_use]
     pub fn is(&self, name: &str) -> bool {
         self.uuid == name || self.name == name
