@@ -26,6 +26,5 @@ pub use digest::DigestPolicy;
 pub use discovery::{discover, discover_over, discover_with};
 pub use error::InitiatorError;
 pub use pipeline::{Exchange, Patience, Pipeline, Told};
-pub use pumice_transport::prepare;
 pub use queue::{Command, Outcome, Queue, Stopper, Traffic};
 pub use stream::PollingStream;

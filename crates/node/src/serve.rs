@@ -214,8 +214,8 @@ impl Server {
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub fn start_over(transport: Arc<dyn Transport>, service: Service) -> Result<Self, ServeError> {
-        let access = Arc::new(HostTable::of_faces(service.faces.clone()));
+    pub fn start_over(transport: Arc<dyn Transport>, mut service: Service) -> Result<Self, ServeError> {
+        let access = Arc::new(HostTable::of_faces(std::mem::take(&mut service.faces)));
         Self::start_with(Gate { access, transport }, service)
     }
 

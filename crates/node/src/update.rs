@@ -34,8 +34,8 @@ impl From<NodeError> for Failed {
 /// Sends a sum along a path: the path, the first byte in its range, the sum.
 pub(crate) type Send<'a> = dyn Fn(PathId, u64, &[u8]) -> Result<(), NodeError> + 'a;
 
-/// Carries out an update with the data for its slot. Returns the CRC-32C of the first two sums that
-/// were sent.
+/// Carries out an update with the data for its slot. Returns the checksums of the first two sums
+/// that were sent.
 pub(crate) fn carry_out(
     node: &LocalNode,
     update: &Update,

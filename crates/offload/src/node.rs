@@ -1,7 +1,7 @@
 //! The traits of data nodes, in this process or behind a network: a trait for each capability.
 //!
-//! What every node has is a supertrait of [`DataNode`]; what some nodes lack is asked for by a
-//! method of it, and `None` is the answer of those. Callers take the trait that they use.
+//! Capabilities of every node are supertraits of [`DataNode`]. For each of the others it has a
+//! method, which returns `None` if the node lacks it. Callers take the trait that they use.
 
 use crate::{
     DriveId, DriveRange, Ended, Grant, Hosts, LinkFigures, MemoryAddress, NodeDescription, NodeError,
@@ -250,8 +250,7 @@ pub trait Presence: Send + Sync {
     fn hosts(&self) -> Result<Hosts, NodeError>;
 
     /// The node's records of superblocks that were written to its drives since it started; `None`
-    /// if it is older and keeps
-    /// none.
+    /// if it is older and keeps none.
     ///
     /// # Errors
     /// If the node does not answer.

@@ -46,7 +46,7 @@ pub enum UpdateSource {
     Memory {
         /// First byte.
         address: MemoryAddress,
-        /// The CRC-32C that the bytes must have.
+        /// The sum under the secret that the bytes must have.
         sum: Option<u32>,
     },
 }

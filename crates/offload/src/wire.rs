@@ -32,6 +32,7 @@ pub use tags::{TAGGED_ENTRY, TAGGED_HEADER, decode_tagged, encode_tagged, tagged
 pub use transfer::{decode_transfer, encode_transfer};
 pub use update::{UpdateWords, decode_update, encode_update};
 
+use crate::record::put;
 use std::fmt::Display;
 use thiserror::Error;
 
@@ -138,10 +139,6 @@ impl<'a> Fields<'a> {
             found: format!("{} bytes, shorter than its counts say", self.bytes.len()),
         })
     }
-}
-
-fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
-    bytes[at..at + field.len()].copy_from_slice(field);
 }
 
 /// Returns whether a node with this byte 3082 of Identify Controller makes parity as this version

@@ -1,4 +1,4 @@
-//! Hosts beside this one: which there are, what they wrote, and how they are kept away.
+//! The node's other hosts: their list, the superblocks that they wrote, and holds against them.
 
 use crate::RemoteNode;
 use crate::answer::refused;

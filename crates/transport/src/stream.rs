@@ -3,7 +3,7 @@
 use crate::socket::Socket;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -45,15 +45,6 @@ pub trait ByteStream: std::fmt::Debug + Send + Sync {
     /// `WouldBlock` if none are there now; those of the socket; `InvalidData` if the peer violates
     /// the layer's protocol.
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize>;
-
-    /// Reads bytes into several pieces of memory, the first ones first.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    fn read_vectored(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let place = into.iter_mut().find(|piece| !piece.is_empty());
-        place.map_or(Ok(0), |piece| self.read(piece))
-    }
 
     /// Reads bytes, and returns how long the last of them had waited in the machine if that is
     /// `wanted` and known; else zero.
@@ -116,10 +107,6 @@ impl ByteStream for Socket {
         self.tcp().read(into)
     }
 
-    fn read_vectored(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        self.tcp().read_vectored(into)
-    }
-
     fn read_stamped(&mut self, into: &mut [u8], wanted: bool) -> io::Result<(usize, Duration)> {
         Socket::read_stamped(self, into, wanted)
     }
@@ -165,11 +152,6 @@ impl ByteStream for Stream {
     #[inline]
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         either!(self, stream => stream.read(into))
-    }
-
-    #[inline]
-    fn read_vectored(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        either!(self, stream => stream.read_vectored(into))
     }
 
     #[inline]
@@ -332,9 +314,9 @@ mod tests {
         let mut sender = Socket::from(sender);
         let pieces = [IoSlice::new(b"one"), IoSlice::new(b""), IoSlice::new(b"two")];
         assert_eq!(sender.write_vectored(&pieces)?, 6);
-        let (mut head, mut tail) = ([0; 2], [0; 9]);
-        let read = receiver.read_vectored(&mut [IoSliceMut::new(&mut head), IoSliceMut::new(&mut tail)])?;
-        assert_eq!((read, &head, &tail[..4]), (6, b"on", &b"etwo"[..]));
+        let mut all = [0; 11];
+        let read = receiver.read(&mut all)?;
+        assert_eq!((read, &all[..6]), (6, &b"onetwo"[..]));
         Ok(())
     }
 

@@ -6,7 +6,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// The one kind of background work that there is.
 const SCRUB: u8 = 0;
-/// Reports that cores leave for a pacer whose lock is held, at most: then they wait for it.
+/// Most reports that cores leave for a pacer whose lock is held; beyond that they wait for the
+/// lock.
 const MOST_LEFT: usize = 4096;
 
 /// A foreground request: when it was seen, 0 where nobody wanted to know, and for how many

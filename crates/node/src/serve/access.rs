@@ -1,8 +1,8 @@
 //! The one table of hosts, with their faces, rights and shares.
 //!
-//! `docs/design/node.md`, *Who may do what*, has the rights of each command. Everything that
-//! depends on the host asks here, once a connection is known to be its own; nothing else has a
-//! table by host, but for what hosts have at the moment. Today every host has every right.
+//! `docs/design/node.md`, *Who may do what*, has the rights of each command. Code that
+//! depends on the host asks here, once it knows the host of a connection. Other tables by host hold
+//! only what hosts use at the moment. Today every host has every right.
 
 mod ask;
 
@@ -99,7 +99,7 @@ impl HostFaces {
     pub fn new(hosts: impl IntoIterator<Item = (Nqn, Faces)>) -> Result<Self, Nqn> {
         let mut all: Vec<(Nqn, Faces)> = Vec::new();
         for (nqn, faces) in hosts {
-            if all.iter().any(|(known, _)| known.as_str() == nqn.as_str()) {
+            if all.iter().any(|(known, _)| *known == nqn) {
                 return Err(nqn);
             }
             all.push((nqn, faces));
@@ -138,7 +138,7 @@ pub(super) enum Right {
 }
 
 impl Right {
-    /// All of them, in the order in which a lack of them is told.
+    /// All of them, in the order of the page.
     pub(super) const ALL: [Self; 9] = [
         Self::Connect,
         Self::Admin,

@@ -432,9 +432,6 @@ impl Core {
         socket.flying = flying;
         if socket.unbound && socket.connection.host().is_some() {
             socket.unbound = false;
-            let nqn = socket.connection.host_name().unwrap_or_default();
-            // The turn ends with Connect: commands come with the next one.
-            socket.granted = *self.shared.access().of(nqn);
             socket.newcomer = !self.shared.newcomers().settle(number - FIRST);
         }
         if socket.waits_for_room() {

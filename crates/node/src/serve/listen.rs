@@ -48,7 +48,7 @@ pub(super) fn check(addresses: &[SocketAddr]) -> Result<(), String> {
     }
 }
 
-/// Returns whether a node could listen on these addresses now: for those who change something
+/// Checks that a node could listen on these addresses now, for callers that change something
 /// before they serve.
 ///
 /// # Errors

@@ -24,7 +24,8 @@ struct Budget {
 }
 
 impl Budget {
-    /// Returns whether a line may go out now: then, how many were left out before it.
+    /// Takes room for a line: the number of lines left out before it, or `None` if it may not go
+    /// out now.
     fn take(&mut self, now: u64) -> Option<u64> {
         let paid = self.paid.max(now);
         if paid - now > (BURST - 1) * PAUSE {

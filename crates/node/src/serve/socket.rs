@@ -43,7 +43,7 @@ const UNBOUND_LIMIT: usize = 4 << 10;
 /// wait for a controller to be ready.
 const ROUND_PATIENCE: u64 = 7_500_000_000;
 
-/// State of the cores' look for the end of what its host had before.
+/// Progress of the cores' search for ended connections of its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
     /// It is not known yet whose connection it is.
@@ -184,7 +184,7 @@ impl Socket {
         self.ended = true;
     }
 
-    /// The host that it is of.
+    /// Its host.
     pub(super) fn host(&self) -> HostKey {
         let id = self.connection.host();
         id.map_or_else(HostKey::unknown, |id| HostKey::new(self.connection.peer(), id))
@@ -291,7 +291,7 @@ impl Socket {
             && self.out.len() < self.send_limit()
     }
 
-    /// Its figures, of everything that connections have bounds of.
+    /// Its use of each bound of a connection.
     pub(super) fn fullness(&self) -> Fullest {
         Fullest {
             flight: self.flying + self.unsent_memory(),
@@ -316,8 +316,10 @@ impl Socket {
         if self.account.is_none()
             && let Some(id) = self.connection.host()
         {
-            let shares = shared.access().of(self.connection.host_name().unwrap_or_default()).shares();
-            let account = shared.accounts().of(HostKey::new(self.connection.peer(), id), shares);
+            // The turn ends with Connect: commands come with the next one, under these rights.
+            self.granted = *shared.access().of(self.connection.host_name().unwrap_or_default());
+            let host = HostKey::new(self.connection.peer(), id);
+            let account = shared.accounts().of(host, self.granted.shares());
             self.connection.set_windows(Arc::clone(&account.windows) as Arc<dyn Windows>);
             self.held = Some(account.flight.hold(0));
             self.grown = Some(account.flight.hold_spare());

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::{error, info, warn};
 
-/// Ways for an operator out of stale tags.
+/// Advice to the operator of a drive with stale tags.
 const WAYS: &str = "remove them (`pumice protect --off --force`) and adopt the drive again, or say \
                     on-stale=serve (nothing is refused)";
 
@@ -29,7 +29,7 @@ pub struct Tagging {
     pub on_stale: OnStale,
 }
 
-/// Errors of tags that a drive cannot have.
+/// Reasons that a drive cannot have its tags.
 #[derive(Debug, thiserror::Error)]
 pub enum TaggingError {
     /// A field of what was asked for.

@@ -30,7 +30,7 @@ const PIECE: u64 = 1 << 20;
 pub(super) struct Job {
     pub(super) ticket: Ticket,
     pub(super) core: CoreHandle,
-    /// The host that it is of.
+    /// Its host.
     pub(super) host: HostKey,
     /// The devices that it is for: one, or all for a flush of everything.
     pub(super) devices: Vec<Arc<dyn BlockDevice>>,
@@ -108,7 +108,7 @@ impl Job {
         self.op == Op::Verify || self.clears()
     }
 
-    /// The asker that it is from.
+    /// Its asker.
     fn asker(&self) -> Asker {
         Asker { host: self.host.name(), gone: Arc::clone(&self.gone) }
     }

@@ -63,7 +63,7 @@ pub struct Completion {
     pub result: u64,
 }
 
-/// A command that cannot be submitted.
+/// Reasons that a command cannot be submitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
     /// The queue is not connected.

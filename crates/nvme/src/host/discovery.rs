@@ -18,7 +18,7 @@ const PART: u64 = 64 << 10;
 /// Bytes of the header and of each record.
 const LEN: u64 = DiscoveryEntry::LEN as u64;
 
-/// A log that cannot be read.
+/// Errors of reading a discovery log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DiscoveryError {
     /// It changes all the time.

@@ -38,7 +38,7 @@ const fn of_nvm(command: Op) -> Rights {
         Op::Read | Op::Compare | Op::Verify => Rights::of(&[Right::Read]),
         Op::Write | Op::WriteZeroes | Op::Deallocate | Op::Flush => Rights::of(&[Right::Write]),
         Op::WriteUncorrectable => Rights::of(&[Right::Mark]),
-        // It has a table of its own.
+        // No row has it: `of_parity_set` decides.
         Op::Vendor => Rights::ALL,
     }
 }

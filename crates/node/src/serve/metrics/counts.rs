@@ -55,7 +55,7 @@ fn bucket_of(ns: u64) -> usize {
     (bits.saturating_sub(FIRST).div_ceil(2) as usize).min(BUCKETS - 1)
 }
 
-/// Figures of the connections that have most of each, as of the last tick.
+/// The largest use of each bound by one connection, as of the last tick.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::serve) struct Fullest {
     /// Bytes of commands under way, and of answers that wait, but for what drives lend.

@@ -159,9 +159,9 @@ fn a_host_that_may_not_connect_does_not() {
     assert!(enabled(&server, "nqn.2026-11.example:other").is_ok());
 }
 
-/// No namespace is attached to it, and none answers it.
+/// No namespace is attached to it, and no command that reads or changes a drive is allowed.
 #[test]
-fn a_host_that_sees_nothing_is_told_of_nothing() {
+fn a_host_that_sees_nothing_reads_and_changes_nothing() {
     let (server, _) = serve(Granted::with_faces(Faces::NONE));
     let (mut admin, mut io) = enabled(&server, HOST).unwrap();
     let mut list = Sqe::new(admin::IDENTIFY, 0);
