@@ -39,7 +39,7 @@ pub(crate) struct Blocks {
     all_live: u32,
     /// True if a free block is known to be erased.
     erased: Vec<bool>,
-    /// The number up to which changes made the pages of a free block dead.
+    /// Number of the last change that made a page of a free block dead.
     free_at: Vec<u64>,
     /// The number of the record that what the pages of a free block say is void; 0: none.
     void_at: Vec<u64>,

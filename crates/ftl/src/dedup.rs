@@ -29,7 +29,7 @@ const WAITS: u8 = 1;
 /// The page is to be looked up when its turn comes; otherwise it is only indexed.
 const UNDETERMINED: u8 = 2;
 
-/// The word of the weak hash about a write.
+/// The answer of the weak hash about a write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrival {
     pub(crate) stream: Stream,

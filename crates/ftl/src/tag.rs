@@ -1,4 +1,4 @@
-//! The words of a page about itself in its out-of-band bytes. The byte map is in
+//! The tag of a page, in its out-of-band bytes. The byte map is in
 //! `docs/design/ftl.md`.
 
 use crate::sums::DataSum;

@@ -109,7 +109,7 @@ pub enum Event {
         role: Role,
         /// Its superblock: device UUID, places. All else is filled in, its number too.
         superblock: Box<V1>,
-        /// The places of things on it.
+        /// Places of superblock, bitmap, logs and data on it.
         place: MemberPlace,
         /// Random.
         nonce: u64,
@@ -154,7 +154,7 @@ pub enum Command {
         role: Role,
         /// The start of the window, from the start of the device.
         at: u64,
-        /// The rows of it.
+        /// The rows of the window.
         rows: Rows,
     },
     /// Make the new blocks of an operation.
@@ -180,7 +180,7 @@ pub enum Command {
         position: u64,
         /// The generation's nonce.
         nonce: u64,
-        /// The contents of it.
+        /// The fields of the record.
         record: Record,
     },
     /// Write new blocks of an operation in place. Durable after a flush.

@@ -1,4 +1,4 @@
-//! The words of the members when a volume begins, and their consequences.
+//! The state of the members when a volume begins, and its consequences.
 //!
 //! `docs/reference/on-disk/stripe-log.md`, *Replay*, has the steps.
 
@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 pub struct MemberLook {
     /// Its superblock.
     pub superblock: V1,
-    /// The places of things on it.
+    /// Places of superblock, bitmap, logs and data on it.
     pub place: MemberPlace,
     /// The head of its stripe log.
     pub head: Option<Head>,

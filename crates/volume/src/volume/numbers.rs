@@ -1,7 +1,7 @@
 //! Numbers of writes: which is given next, whose records are durable, which are in place, and R, up
 //! to which the log is released.
 //!
-//! `docs/design/volumes.md`, *Rules that run*, has the rules that are asserted here.
+//! `docs/design/volume-rules.md`, *The volume*, has the rules that are asserted here.
 
 use std::collections::BTreeSet;
 

@@ -41,7 +41,7 @@ fn begun<N: Nand<Page: Bytes, Oob = Tag>>(
     Ok(begun)
 }
 
-/// The words of tags of blocks that may have been programmed since the checkpoint.
+/// Facts from the tags of blocks that may have been programmed since the checkpoint.
 #[derive(Debug, Default)]
 struct Scanned {
     seen: Vec<Seen>,
