@@ -1,4 +1,4 @@
-//! Members of a held volume that come back: `docs/design/volumes.md`, *Held, and back*.
+//! Members of a held volume that come back: `docs/design/held-volumes.md`, *Held, and back*.
 
 use crate::drive::MemberDrive;
 use crate::error::OpenError;

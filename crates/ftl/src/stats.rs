@@ -41,7 +41,7 @@ impl Stats {
     /// Counters that a checkpoint keeps.
     pub(crate) const KEPT: usize = 13;
 
-    /// Those counters, in the order of the byte map in `docs/design/ftl.md`.
+    /// Those counters, in the order of the byte map in `docs/reference/on-disk/flash-journal.md`.
     pub(crate) fn kept(&self) -> [u64; Self::KEPT] {
         [
             self.host_writes,

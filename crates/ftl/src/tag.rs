@@ -1,5 +1,5 @@
 //! The tag of a page, in its out-of-band bytes. The byte map is in
-//! `docs/design/ftl.md`.
+//! `docs/reference/on-disk/flash-journal.md`.
 
 use crate::sums::DataSum;
 use pumice_flash::MIN_OOB_BYTES;

@@ -1,5 +1,5 @@
-//! Losses of answered writes, and the hosts that were told of each: `docs/design/volumes.md`, *Who
-//! is told*.
+//! Losses of answered writes, and the hosts that were told of each:
+//! `docs/design/held-volumes.md`, *Who is told*.
 
 use std::collections::BTreeMap;
 

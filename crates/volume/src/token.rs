@@ -1,7 +1,7 @@
 //! The writer's token: which of two writers a member obeys.
 //!
-//! `docs/design/volumes.md`, *Writer's token*. This is the rule that a member's node follows, and
-//! the rule by which a writer knows that it holds the array.
+//! `docs/design/volume-writers.md`, *Writer's token*. This is the rule that a member's node
+//! follows, and the rule by which a writer knows that it holds the array.
 
 use crate::rows::{RoleSet, RowLayout};
 use pumice_units::Role;

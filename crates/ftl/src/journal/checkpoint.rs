@@ -1,4 +1,4 @@
-//! A checkpoint as a stream of bytes. The byte map is in `docs/design/ftl.md`.
+//! A checkpoint as a stream of bytes. The byte map is in `docs/reference/on-disk/flash-journal.md`.
 
 use super::record::Limits;
 use crate::blocks::{Blocks, State};

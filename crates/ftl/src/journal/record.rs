@@ -1,4 +1,4 @@
-//! Records of the log. The byte map is in `docs/design/ftl.md`.
+//! Records of the log. The byte map is in `docs/reference/on-disk/flash-journal.md`.
 
 use crate::tag::MAX_SEQ;
 
