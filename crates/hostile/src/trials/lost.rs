@@ -83,8 +83,8 @@ impl Load {
     }
 
     /// Reads both halves and writes the lower one, until writes fail. (A write past the new end in
-    /// the millisecond before a truncation is seen makes the file longer: `docs/design/node.md`,
-    /// *Files that others change*.)
+    /// the millisecond before a truncation is seen makes the file longer:
+    /// `docs/design/node-drives.md`, *Files that others change*.)
     fn work(&mut self, host: &mut Host, stop: &AtomicBool) {
         for round in 1_u64.. {
             let piece = (round % u64::from(PIECES)) as u32;
