@@ -14,6 +14,7 @@ pub mod identity;
 mod lines;
 pub mod members;
 pub mod name;
+pub mod notify;
 pub mod open;
 pub mod opening;
 mod orders;
