@@ -8,6 +8,7 @@
 pub mod access;
 pub mod api;
 pub mod client;
+pub mod doctor;
 pub mod failure;
 pub mod folder;
 pub mod identity;

@@ -1,5 +1,13 @@
 //! Channels: the ways by which events of alerts leave this machine. `docs/design/monitor.md` has
 //! the rules; the outbox of crate `monitor` decides what is sent, and when.
+//! `docs/reference/channels.md` has the form of what is sent.
+
+pub mod mail;
+mod program;
+pub mod programs;
+pub mod single;
+pub mod textfile;
+mod words;
 
 use pumice_monitor::alerts::Sending;
 use std::fmt;
