@@ -30,5 +30,6 @@ mod socket;
 pub mod state;
 pub mod status;
 pub mod stopping;
+pub mod systemd;
 pub mod tagged;
 pub mod words;

@@ -77,7 +77,7 @@ fn calls(root: &Root, path: &str, word: &str) -> bool {
 fn setting(root: &Root, path: &str, name: &str) -> Option<String> {
     let text = root.words(path);
     let value = |line: &str| Some(line.trim().strip_prefix(name)?.strip_prefix('=')?.trim().to_owned());
-    text.lines().filter_map(value).last().map(|value| value.trim_matches(['"', '\'']).to_lowercase())
+    text.lines().filter_map(value).next_back().map(|value| value.trim_matches(['"', '\'']).to_lowercase())
 }
 
 fn debian_is_off(root: &Root) -> bool {
