@@ -4,12 +4,14 @@
 //! A library, so that the commands of `pumice-lab` open, place and print as these do.
 
 mod access;
+mod alerts;
 pub mod bench;
 mod codes;
 mod daytime;
 mod demo;
 pub mod devices;
 mod discover;
+mod doctor;
 mod drives;
 mod flash;
 mod inspect;
@@ -67,6 +69,11 @@ enum Command {
     /// Create md arrays and serve them over NVMe/TCP
     #[command(subcommand)]
     Volume(volume::VolumeCommand),
+    /// Send a test through the channels of alerts
+    #[command(subcommand)]
+    Alerts(alerts::AlertsCommand),
+    /// Name what collides with Pumice on this machine, or is missing, and the command that mends it
+    Doctor(doctor::DoctorArgs),
     /// Accept a block that differs from its tag
     Release(protect::ReleaseArgs),
     /// List, save, put back or delete blocks that recovery overwrote on a drive with tags
@@ -143,6 +150,8 @@ pub fn main() -> ExitCode {
         Command::Protect(args) => protect::run(&args),
         Command::Flash(command) => flash::run(&command),
         Command::Volume(command) => volume::run(&command),
+        Command::Alerts(command) => alerts::run(&command),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Release(args) => protect::release(&args),
         Command::Kept(args) => kept::run(&args),
         Command::Discover(args) => discover::run(&args),

@@ -22,6 +22,7 @@ use pumice_protect::format::Type;
 use pumice_service::failure::Failure;
 use pumice_service::identity::{default_state_dir, instance};
 use pumice_service::say::say;
+use pumice_service::systemd::Manager;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -245,7 +246,11 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         // As above.
         let _ = stop.send(Ended::Failed(why));
     });
+    let manager = Manager::of_environment();
+    let pulse = server.pulse();
+    manager.ready(move |patience| pulse.beats(patience));
     let ended = stopped.recv().map_err(|_| Failure::new("the signal handler is gone"))?;
+    manager.stopping();
     end(server, &ended, &log)
 }
 

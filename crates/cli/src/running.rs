@@ -29,6 +29,16 @@ impl Running {
         runs && matches!(self.sync_action.as_str(), "idle" | "check") && self.resync_start == "none"
     }
 
+    /// Words for the operator if md checks the array itself at the moment.
+    pub(crate) fn check_words(&self) -> Option<String> {
+        let name = &self.name;
+        (self.sync_action == "check").then(|| {
+            format!(
+                "md's own check of {name} runs, so every drive is read twice at the same time: `pumice doctor` names what began it; echo idle > /sys/block/{name}/md/sync_action ends it"
+            )
+        })
+    }
+
     /// The kernel's description of the state, and what the operator should do.
     pub(crate) fn words(&self) -> String {
         let Self { name, array_state, sync_action, resync_start } = self;
@@ -117,6 +127,8 @@ mod tests {
         for state in ["clean", "active", "active-idle", "write-pending", "readonly"] {
             assert!(array(state, "idle", "none").is_settled(), "{state}");
             assert!(array(state, "check", "none").is_settled(), "{state}");
+            assert!(array(state, "check", "none").check_words().is_some_and(|words| words.contains("md0")));
+            assert_eq!(array(state, "idle", "none").check_words(), None);
             assert!(!array(state, "idle", "0").is_settled(), "{state}: auto-read-only, resync=PENDING");
         }
         for (state, action) in [

@@ -183,7 +183,10 @@ fn is_judged(
     probed: &[Probed],
     args: &ScrubArgs,
 ) -> Result<bool, Failure> {
-    if here.is_some_and(Running::is_settled) {
+    if let Some(here) = here.filter(|here| here.is_settled()) {
+        if let Some(words) = here.check_words().filter(|_| !args.quiet) {
+            say(&words);
+        }
         array.assume_running();
     } else if let Some(hosts) = elsewhere(array, probed, args)? {
         if !args.quiet {

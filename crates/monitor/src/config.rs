@@ -86,6 +86,13 @@ pub struct AlertsConfig {
     pub well: Option<i64>,
 }
 
+/// The file of metrics.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MetricsConfig {
+    /// A file for node_exporter, which ends in `.prom`; `None` for none.
+    pub textfile: Option<PathBuf>,
+}
+
 /// The address of the pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebConfig {
@@ -117,6 +124,8 @@ pub struct Config {
     pub drives: Vec<DriveConfig>,
     /// Alerts.
     pub alerts: AlertsConfig,
+    /// Metrics.
+    pub metrics: MetricsConfig,
     /// Pages.
     pub web: WebConfig,
     /// History.
@@ -130,6 +139,7 @@ struct File {
     array: Vec<FileArray>,
     drive: Vec<FileDrive>,
     alerts: FileAlerts,
+    metrics: FileMetrics,
     web: FileWeb,
     history: FileHistory,
 }
@@ -177,6 +187,12 @@ struct FileAlerts {
     exec: Option<String>,
     repeat: Option<Vec<String>>,
     well: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct FileMetrics {
+    textfile: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -319,6 +335,20 @@ impl FileAlerts {
     }
 }
 
+impl FileMetrics {
+    fn checked(&self) -> Result<MetricsConfig, String> {
+        let textfile = self.textfile.as_deref().map(fields::path).transpose();
+        let textfile = textfile.map_err(|why| format!("textfile: {why}"))?;
+        match &textfile {
+            // node_exporter reads no other.
+            Some(path) if path.extension().is_none_or(|ending| ending != "prom") => {
+                Err(format!("textfile: '{}' does not end in .prom", path.display()))
+            }
+            _ => Ok(MetricsConfig { textfile }),
+        }
+    }
+}
+
 impl FileWeb {
     fn checked(&self) -> Result<WebConfig, String> {
         let listen = self.listen.as_deref().unwrap_or("127.0.0.1:9421");
@@ -388,6 +418,7 @@ impl Config {
             arrays,
             drives,
             alerts: file.alerts.checked().map_err(|why| format!("alerts: {why}"))?,
+            metrics: file.metrics.checked().map_err(|why| format!("metrics: {why}"))?,
             web: file.web.checked().map_err(|why| format!("web: {why}"))?,
             history: file.history.checked().map_err(|why| format!("history: {why}"))?,
         })

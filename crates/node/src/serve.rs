@@ -64,6 +64,7 @@ pub use access::{Faces, HostFaces};
 pub use backend::{Backend, BackendError, DriveSource};
 pub use config::{ConfigError, DriveConfig, NodeConfig, Peer, busy_poll, metrics_address};
 pub use drive::Drive;
+pub use handle::Pulse;
 pub use listen::{can_listen, listen_address};
 pub use made::MadeFiles;
 pub use tagging::{TagFields, Tagging, TaggingError};
@@ -324,6 +325,12 @@ impl Server {
     /// server is then half dead, and nobody should go on with it.
     pub fn on_failure(&self, failed: impl FnOnce(String) + Send + 'static) {
         self.shared.failure().tell(Box::new(failed));
+    }
+
+    /// A way to see from another thread whether its cores go on.
+    #[must_use]
+    pub fn pulse(&self) -> Pulse {
+        Pulse(self.cores.clone())
     }
 
     /// Stops: no new connections, commands in flight end, every write is made durable. Parity

@@ -11,7 +11,7 @@ use crate::stopping::{Ended, Stopper, Stops};
 use pumice_executor::{ControlError, ServedVolume};
 use pumice_initiator::BusyPoll;
 use pumice_node::NodeOptions;
-use pumice_node::serve::{Drive, HostFaces, Server, Service, can_listen};
+use pumice_node::serve::{Drive, HostFaces, Pulse, Server, Service, can_listen};
 use pumice_nvme::controller::Limits;
 use pumice_nvme::spec::Nqn;
 use pumice_offload::PaceRequest;
@@ -154,6 +154,12 @@ impl Serving {
     #[must_use]
     pub fn nqn(&self) -> &Nqn {
         self.server.nqn()
+    }
+
+    /// A way to see from another thread whether its server goes on.
+    #[must_use]
+    pub fn pulse(&self) -> Pulse {
+        self.server.pulse()
     }
 
     /// Waits until it is to end, and ends it: its scrub first, then its hosts, then the volume.

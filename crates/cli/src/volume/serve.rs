@@ -20,6 +20,7 @@ use pumice_service::open::{OpenSpec, OpenVolume, open_volume};
 use pumice_service::serve::{Left, ServeSpec, serve};
 use pumice_service::status::document;
 use pumice_service::stopping::stopper;
+use pumice_service::systemd::Manager;
 use pumice_units::{Role, parse_duration, parse_size};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -178,6 +179,9 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let serving = serve(&spec, (&stop, stops), &tell)?;
     let line = |address| format!("listening on {address} nqn {}\n", serving.nqn());
     print(&serving.addresses().iter().map(line).collect::<String>());
+    let manager = Manager::of_environment();
+    let pulse = serving.pulse();
+    manager.ready(move |patience| pulse.beats(patience));
     let left = serving.wait(&tell)?;
     log.finish();
     match left {

@@ -103,6 +103,8 @@ kinds! {
     Clock "clock" Warning false,
     /// There is no room for state.
     StateFull "state-full" Warning false,
+    /// A unit of the system's manager failed.
+    UnitFailed "unit-failed" Critical false,
     /// Copies of a mirror differ.
     CopiesDiffer "copies-differ" Info false,
     /// Damage was repaired.
@@ -115,6 +117,8 @@ kinds! {
     FirstClean "first-clean" Info false,
     /// All is well.
     Well "well" Info false,
+    /// A test of the channels.
+    Test "test" Info false,
 }
 
 impl fmt::Display for Kind {

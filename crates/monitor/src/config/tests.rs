@@ -78,6 +78,8 @@ fn what_is_wrong_is_named_by_its_field() {
         ("[alerts]\nmail = \"-oQ/tmp\"", "alerts: mail: '-oQ/tmp' is no address"),
         ("[alerts]\nrepeat = [\"1s\"]", "alerts: repeat: '1s' is out of range"),
         ("[alerts]\nwell = \"1h\"", "alerts: well: '1h' is out of range"),
+        ("[metrics]\ntextfile = \"x.prom\"", "metrics: textfile: 'x.prom' is no absolute path"),
+        ("[metrics]\ntextfile = \"/x.txt\"", "metrics: textfile: '/x.txt' does not end in .prom"),
         ("[web]\nlisten = \"0.0.0.0:9421\"", "web: open: must be true for 0.0.0.0:9421"),
         ("[web]\nlisten = \"here\"", "web: listen: 'here'"),
         ("[history]\nreports = \"1h\"", "history: reports: '1h' is out of range"),
