@@ -70,7 +70,8 @@ mod tests {
     fn judged_stripes_are_those_of_the_batches_without_the_others() {
         let batches = [20..25, 0..5, 5..9, 12..13];
         for bits in 0..1_u64 << 12 {
-            let without: BTreeSet<u64> = (0..12).filter(|bit| bits >> bit & 1 == 1).map(|bit| bit * 2).collect();
+            let without: BTreeSet<u64> =
+                (0..12).filter(|bit| bits >> bit & 1 == 1).map(|bit| bit * 2).collect();
             let ranges = judged(&batches, &without);
             let wanted: Vec<u64> =
                 (0..30).filter(|s| batches.iter().any(|b| b.contains(s)) && !without.contains(s)).collect();

@@ -39,8 +39,9 @@ pub fn decode_order<T: DeserializeOwned>(line: &[u8]) -> Result<T, Fault> {
     if line.len() as u64 > REQUEST_BYTES {
         return Err(Fault::new(Code::TooLong, format!("the request has more than {REQUEST_BYTES} bytes")));
     }
-    let invalid =
-        |why: &dyn std::fmt::Display| Fault::new(Code::InvalidRequest, format!("the request is invalid: {why}"));
+    let invalid = |why: &dyn std::fmt::Display| {
+        Fault::new(Code::InvalidRequest, format!("the request is invalid: {why}"))
+    };
     let mut fields: Map<String, Value> = serde_json::from_slice(line).map_err(|error| invalid(&error))?;
     let version = fields.remove("version").and_then(|number| number.as_u64());
     if version != Some(Version::V2.number()) {

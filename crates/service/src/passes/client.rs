@@ -75,7 +75,10 @@ pub fn find(folder: &Path, name: &str) -> Result<(PathBuf, PassState), Failure> 
         0 if !silent.is_empty() => Err(silent.swap_remove(0)),
         0 => Err(Failure::coded(
             Code::NoSuch,
-            format!("{name}: no scrub of an array of that name or UUID runs (sockets in {})", folder.display()),
+            format!(
+                "{name}: no scrub of an array of that name or UUID runs (sockets in {})",
+                folder.display()
+            ),
         )),
         _ => Err(Failure::coded(
             Code::NoSuch,

@@ -43,6 +43,7 @@ struct State {
     /// The stop of the run under way.
     stop: Option<Arc<Stop>>,
     may_pause: bool,
+    may_slow: bool,
     array: (String, String),
     pace: (Option<u64>, Option<u64>),
     progress: Progress,
@@ -66,6 +67,7 @@ impl PassControl {
             wish: Wish::Run,
             stop: None,
             may_pause: false,
+            may_slow: false,
             array: (String::new(), String::new()),
             pace: (pace.rate, pace.slowdown_ns),
             progress: Progress { stripes: 0, of_stripes: 0, bytes: 0, findings: 0 },
@@ -96,11 +98,12 @@ impl PassControl {
         stop
     }
 
-    /// Names the array, and says whether the pass can go on from what was saved.
-    pub fn knows(&self, uuid: &str, name: &str, is_saved: bool) {
+    /// Names the array, and says whether the pass can go on from what was saved, and whether the
+    /// requests of others can be seen, as nodes see them.
+    pub fn knows(&self, uuid: &str, name: &str, is_saved: bool, sees_others: bool) {
         let mut state = self.lock();
         state.array = (uuid.to_owned(), name.to_owned());
-        state.may_pause = is_saved;
+        (state.may_pause, state.may_slow) = (is_saved, sees_others);
     }
 
     /// Waits during a pause, after a run ended early; `say` is told of it.
@@ -232,6 +235,10 @@ impl PassControl {
         self.saved("another pace")?;
         let paused = {
             let mut state = self.lock();
+            if slowdown_ns.is_some() && !state.may_slow {
+                let text = "slowdown_ns: only nodes see the requests of others; rate works here too";
+                return Err(Fault::new(Code::InvalidRequest, text));
+            }
             let (old_rate, old_slowdown) = state.pace;
             let pace = (rate.or(old_rate), slowdown_ns.or(old_slowdown));
             let asked = PaceRequest { rate: pace.0, slowdown_ns: pace.1, ..PaceRequest::default() };
@@ -286,7 +293,7 @@ mod tests {
 
     fn control() -> PassControl {
         let control = PassControl::new("a test", &PaceRequest::default());
-        control.knows("u", "n", true);
+        control.knows("u", "n", true, false);
         control
     }
 
@@ -344,15 +351,17 @@ mod tests {
         let _ = control.answer(&PassRequest::Pause);
         let _ = control.answer(&PassRequest::Pace { rate: Some(2 << 20), slowdown_ns: None });
         assert_eq!(phase(&control), PassPhase::Pausing, "a pace does not end a pause");
-        let refused = control.answer(&PassRequest::Pace { rate: Some(1), slowdown_ns: None });
-        assert!(matches!(refused, PassAnswer::Error(fault) if fault.code == Some(Code::InvalidRequest)));
+        for (rate, slowdown_ns) in [(Some(1), None), (None, Some(1_000_000))] {
+            let refused = control.answer(&PassRequest::Pace { rate, slowdown_ns });
+            assert!(matches!(refused, PassAnswer::Error(fault) if fault.code == Some(Code::InvalidRequest)));
+        }
         assert_eq!(control.state().rate, Some(2 << 20));
     }
 
     #[test]
     fn without_saved_progress_nothing_pauses() {
         let control = control();
-        control.knows("u", "n", false);
+        control.knows("u", "n", false, false);
         let stop = control.begin();
         let refused = control.answer(&PassRequest::Pause);
         assert!(matches!(refused, PassAnswer::Error(fault) if fault.code == Some(Code::NotSaved)));

@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn a_state_is_for_all_and_orders_for_few() {
         let control = PassControl::new("a test", &PaceRequest::default());
-        control.knows("u", "n", true);
+        control.knows("u", "n", true, true);
         let said = |line: &[u8], may_order| {
             decode_answer::<PassAnswer>(&answer(&control, line, Peer { may_order })).unwrap()
         };
