@@ -165,7 +165,7 @@ pub struct ScrubArgs {
     #[arg(long, value_name = "NAME", value_parser = name, help_heading = STATE)]
     by: Option<String>,
     /// Save and end when standard input closes
-    #[arg(long, help_heading = STATE)]
+    #[arg(long, conflicts_with = "drives", help_heading = STATE)]
     pub(crate) with_parent: bool,
 
     /// Digests (CRC-32C) of headers and data on connections to nodes. `auto`: for every node that
