@@ -58,6 +58,7 @@ struct ArrayDocument {
     chunk_bytes: u64,
     raid_disks: u16,
     size_bytes: u64,
+    stripes: u64,
     events: u64,
     state: String,
     members: Vec<MemberDocument>,
@@ -72,6 +73,7 @@ struct MemberDocument {
     events: Option<u64>,
     state: String,
     data_offset_bytes: Option<u64>,
+    device_uuid: Option<String>,
 }
 
 impl From<&InspectReport> for ArrayDocument {
@@ -82,6 +84,7 @@ impl From<&InspectReport> for ArrayDocument {
             events: member.events,
             state: member.state.to_string(),
             data_offset_bytes: member.data_offset_bytes,
+            device_uuid: member.device_uuid.map(|uuid| uuid.to_string()),
         });
         Self {
             uuid: report.uuid.to_string(),
@@ -92,6 +95,7 @@ impl From<&InspectReport> for ArrayDocument {
             chunk_bytes: report.chunk_bytes,
             raid_disks: report.raid_disks,
             size_bytes: report.size_bytes,
+            stripes: report.stripes,
             events: report.events,
             state: report.state.to_string(),
             members: members.collect(),

@@ -94,6 +94,9 @@ enum Command {
 /// # Errors
 /// If the scrub cannot run.
 pub fn scrub(args: &scrub::ScrubArgs) -> Result<ExitCode, Failure> {
+    if let Some(order) = &args.command {
+        return scrub::order(order);
+    }
     match volume::scrub::serving(args)? {
         Some(found) => volume::scrub::run(&found, args),
         None => scrub::run(args),

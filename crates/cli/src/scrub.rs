@@ -4,6 +4,7 @@ mod args;
 mod drives;
 mod heal;
 mod human;
+mod orders;
 
 pub use args::{ScrubArgs, Study};
 
@@ -12,25 +13,36 @@ use crate::progress::Display;
 use crate::running::{Running, running};
 use crate::system::on_signals;
 use crate::text::{json_text, print};
-use pumice_host::pass::{Retry, StopReason};
+use pumice_host::finding::Finding;
+use pumice_host::pass::{Observer, Progress, Retry, StopReason};
+use pumice_host::report::Report;
 use pumice_host::scrub::run as run_pass;
-use pumice_host::stop::Stop;
 use pumice_node::NodeOptions;
+use pumice_offload::PaceRequest;
 use pumice_parity::kernels::Kernels;
 use pumice_raid::Array;
 use pumice_service::access::Access;
 use pumice_service::failure::Failure;
+use pumice_service::folder::passes_folder;
 use pumice_service::identity::default_state_dir;
 use pumice_service::opening::expand;
+use pumice_service::passes::{Next, PassControl, PassPlace, PassSocket};
 use pumice_service::probed::Probed;
 use pumice_service::remote::hosts_of;
 use pumice_service::say::say;
 use pumice_service::scrubs::Forms;
 use pumice_service::state::{fresh_seed, open_state};
-use std::path::Path;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+
+/// Gives an order to a scrub that runs.
+pub(crate) fn order(command: &orders::ScrubCommand) -> Result<ExitCode, Failure> {
+    orders::run(command)
+}
 
 /// Outcome of a scrub.
 struct Scrubbed {
@@ -40,17 +52,103 @@ struct Scrubbed {
     stopped: Option<String>,
     /// It was a repair, and a node that it held was lost.
     is_lost: bool,
+    /// An order or a signal ended it.
+    is_interrupted: bool,
+    /// The report as a JSON document, if a pass file wants it.
+    document: Option<String>,
     /// Batches done, and findings repaired.
     done: (usize, usize),
 }
 
 impl Scrubbed {
-    fn tell(&self) -> ExitCode {
+    /// Prints the report, after the pass file is durable.
+    fn tell(&self, file: Option<&PassPlace>) -> Result<ExitCode, Failure> {
         if let Some(why) = &self.stopped {
             say(why);
         }
+        let written = match (file, &self.document) {
+            (Some(file), Some(document)) => file.write(document),
+            _ => Ok(()),
+        };
         print(&self.output);
-        ExitCode::from(self.exit)
+        written.map(|()| ExitCode::from(self.exit))
+    }
+}
+
+/// The parts of a command that last beyond one attempt: orders, their socket, the pass file.
+pub(crate) struct Command {
+    pub(crate) control: Arc<PassControl>,
+    pub(crate) file: Option<PassPlace>,
+    run_dir: Option<PathBuf>,
+    socket: Option<PassSocket>,
+    heeds_signals: Arc<AtomicBool>,
+}
+
+impl Command {
+    pub(crate) fn new(args: &ScrubArgs, pace: &PaceRequest) -> Result<Self, Failure> {
+        let by = args.by();
+        let state = args.state_dir.clone().or_else(default_state_dir);
+        let control = Arc::new(PassControl::new(&by, pace));
+        let heeds_signals = Arc::new(AtomicBool::new(false));
+        if args.with_parent {
+            end_with_parent(Arc::clone(&control), Arc::clone(&heeds_signals))?;
+        }
+        Ok(Self {
+            control,
+            file: PassPlace::of(args.pass_file.as_deref(), state.as_deref(), &by)?,
+            run_dir: args.run_dir.clone(),
+            socket: None,
+            heeds_signals,
+        })
+    }
+
+    /// From now on signals save and end the pass, and its socket takes orders.
+    pub(crate) fn listen(&mut self, uuid: &str) -> Result<(), Failure> {
+        if !self.heeds_signals.swap(true, Ordering::Relaxed) {
+            stop_on_signal(Arc::clone(&self.control))?;
+        }
+        if self.socket.is_none()
+            && let Ok(folder) = passes_folder(self.run_dir.as_deref())
+        {
+            self.socket = PassSocket::open(&folder, uuid, &self.control);
+        }
+        Ok(())
+    }
+}
+
+/// Saves and ends the pass when standard input closes.
+fn end_with_parent(control: Arc<PassControl>, can_save: Arc<AtomicBool>) -> Result<(), Failure> {
+    let watch = move || {
+        let mut input = std::io::stdin().lock();
+        while matches!(input.read(&mut [0; 64]), Ok(1..)) {}
+        if !can_save.load(Ordering::Relaxed) {
+            std::process::exit(3);
+        }
+        control.stop();
+    };
+    std::thread::Builder::new().name("parent".to_owned()).spawn(watch)?;
+    Ok(())
+}
+
+/// Shows a pass, and keeps its state for those who ask.
+pub(crate) struct Shown<'c> {
+    pub(crate) display: Display,
+    pub(crate) control: &'c PassControl,
+}
+
+impl Observer for Shown<'_> {
+    fn progress(&mut self, progress: &Progress) {
+        self.control.progress(progress);
+        self.display.progress(progress);
+    }
+
+    fn finding(&mut self, finding: &Finding) {
+        self.display.finding(finding);
+    }
+
+    fn note(&mut self, note: &str) {
+        self.control.note(note);
+        self.display.note(note);
     }
 }
 
@@ -63,11 +161,25 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     if args.drives {
         return drives::run(args);
     }
-    let mut stop = None;
-    let mut retry = Retry::new(args.options(fresh_seed()?)?.reconnect);
+    let options = args.options(fresh_seed()?)?;
+    let mut command = Command::new(args, &options.pace)?;
+    let mut retry = Retry::new(options.reconnect);
     let mut last: Option<Scrubbed> = None;
+    let mut again = false;
+    let say_unless_quiet = |words: &str| {
+        if !args.quiet {
+            say(words);
+        }
+    };
     loop {
-        let why = match (attempt(args, &mut stop, last.is_some()), &last) {
+        let attempted = attempt(args, &mut command, again);
+        again = true;
+        let is_interrupted =
+            attempted.as_ref().map_or(command.control.is_raised(), |scrubbed| scrubbed.is_interrupted);
+        if is_interrupted && command.control.ended(&mut |words| say_unless_quiet(words)) == Next::Again {
+            continue;
+        }
+        let why = match (attempted, &last) {
             (Ok(scrubbed), before) if scrubbed.is_lost => {
                 if before.as_ref().is_none_or(|before| before.done < scrubbed.done) {
                     retry.succeeded();
@@ -76,28 +188,28 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
                 last = Some(scrubbed);
                 why
             }
-            (Ok(scrubbed), _) => return Ok(scrubbed.tell()),
+            (Ok(scrubbed), _) => return scrubbed.tell(command.file.as_ref()),
             (Err(failure), None) => return Err(failure),
             // It cannot be reached yet, or somebody else has it.
             (Err(failure), Some(_)) => failure.to_string(),
         };
-        let (Some(found), Some(stop)) = (&last, &stop) else { return Err(Failure::new(why)) };
+        let Some(found) = &last else { return Err(Failure::new(why)) };
         let Some(wait) = retry.failed(Instant::now()) else {
             say(&why);
-            return Ok(found.tell());
+            return found.tell(command.file.as_ref());
         };
-        if !args.quiet {
-            say(&format!("{why}; the repair is resumed in {:.2} s", wait.as_secs_f64()));
-        }
-        if stop.wait(wait).is_err() {
-            return Ok(found.tell());
+        say_unless_quiet(&format!("{why}; the repair is resumed in {:.2} s", wait.as_secs_f64()));
+        if command.control.wait(wait).is_err()
+            && command.control.ended(&mut |words| say_unless_quiet(words)) == Next::Over
+        {
+            return found.tell(command.file.as_ref());
         }
     }
 }
 
-/// Scrubs once. `stop` is made when something can be stopped. `again`: it goes on with the scrub
-/// that was interrupted.
-fn attempt(args: &ScrubArgs, stop: &mut Option<Arc<Stop>>, again: bool) -> Result<Scrubbed, Failure> {
+/// Scrubs once. Signals and orders are heeded from when something can be stopped. `again`: it goes
+/// on with the scrub that was interrupted.
+fn attempt(args: &ScrubArgs, command: &mut Command, again: bool) -> Result<Scrubbed, Failure> {
     let sysfs = Path::new("/sys");
     let (healing, devices) = match args.heal {
         true => heal::named(&args.devices, sysfs).map(|(array, rest)| (Some(array), rest))?,
@@ -106,6 +218,7 @@ fn attempt(args: &ScrubArgs, stop: &mut Option<Arc<Stop>>, again: bool) -> Resul
     let allow_in_use = args.allow_in_use || healing.is_some();
     let mut options = args.options(fresh_seed()?)?;
     options.resume |= again;
+    options.pace = command.control.pace(options.pace);
     Kernels::best().self_test()?;
     let access =
         Access { write: args.repairs(), allow_in_use, digests: args.digest, metadata: args.metadata };
@@ -149,21 +262,24 @@ fn attempt(args: &ScrubArgs, stop: &mut Option<Arc<Stop>>, again: bool) -> Resul
     {
         say(&said);
     }
-    let mut display = Display::new(args.quiet);
-    let stop = match stop {
-        Some(stop) => stop,
-        none => none.insert(stop_on_signal()?),
-    };
-    let outcome = run_pass(&target, state.as_ref(), &options, &mut display, stop);
-    display.finish();
+    let uuid = target.array().uuid().to_string();
+    let is_saved = healing.is_none() && state.as_ref().is_some_and(|state| state.read_only().is_none());
+    let sees_others = probed.iter().all(|p| p.here().is_none());
+    command.control.knows(&uuid, target.array().name(), is_saved, sees_others);
+    command.listen(&uuid)?;
+    let stop = command.control.begin();
+    let mut shown = Shown { display: Display::new(args.quiet), control: &command.control };
+    let outcome = run_pass(&target, state.as_ref(), &options, &mut shown, &stop);
+    shown.display.finish();
     let mut outcome = outcome?;
     if let (Some(array), Some(state)) = (&healing, &state) {
-        heal::run(array, &target, state, &options, &mut outcome, stop)?;
+        heal::run(array, &target, state, &options, &mut outcome, &stop)?;
     }
     if !(options.in_use || access.write || outcome.findings.is_empty()) && outcome.stopped.is_none() {
         // Findings were reported without a second look, because nobody else was using the devices.
         outcome.stopped = taken_into_use(&probed, Path::new("/sys"))?.map(StopReason::TakenIntoUse);
     }
+    let is_interrupted = matches!(outcome.stopped, Some(StopReason::Interrupted));
     let is_failed = matches!(outcome.stopped, Some(StopReason::Failed(_)));
     let stopped = outcome.stopped.as_ref().and_then(stopped_words);
     let (output, exit) = FORMS.report(&target, &outcome, args.json, options.repair.is_some() || args.heal);
@@ -172,7 +288,16 @@ fn attempt(args: &ScrubArgs, stop: &mut Option<Arc<Stop>>, again: bool) -> Resul
     let is_lost = access.write
         && is_failed
         && target.nodes().any(|node| node.link().is_some_and(|link| link.reconnect().is_err()));
-    Ok(Scrubbed { output, exit, stopped, is_lost, done: (outcome.batches, repaired) })
+    let document = command.file.as_ref().map(|_| json_text(&Report::new(&target, &outcome)));
+    Ok(Scrubbed {
+        output,
+        exit,
+        stopped,
+        is_lost,
+        is_interrupted,
+        document,
+        done: (outcome.batches, repaired),
+    })
 }
 
 /// Makes the array one whose parity can be judged, if its state allows that. `here` is the array as
@@ -235,17 +360,16 @@ fn elsewhere(array: &Array, probed: &[Probed], args: &ScrubArgs) -> Result<Optio
     hosts_of(probed)
 }
 
-/// A stop that Ctrl-C, SIGTERM and SIGHUP raise; a second signal ends the program at once.
-fn stop_on_signal() -> Result<Arc<Stop>, Failure> {
-    let stop = Arc::new(Stop::new());
-    let raised = Arc::clone(&stop);
+/// Ctrl-C, SIGTERM and SIGHUP save and end the pass; a second signal ends the program at once.
+fn stop_on_signal(control: Arc<PassControl>) -> Result<(), Failure> {
+    let asked = AtomicBool::new(false);
     // The handler runs on a separate thread.
     on_signals(move || {
-        if raised.is_raised() {
+        if asked.swap(true, Ordering::Relaxed) {
             std::process::exit(3);
         }
         say("stopping (again to stop at once)");
-        raised.raise();
+        control.stop();
     })?;
-    Ok(stop)
+    Ok(())
 }

@@ -59,6 +59,13 @@ pub struct Report {
     pub stopped: Option<Text>,
     /// The stripes of the pass.
     pub range: Stripes,
+    /// Several ranges within them, which the result covers alone; empty for all of them. Reports
+    /// of earlier versions have none.
+    #[serde(default)]
+    pub parts: Vec<Stripes>,
+    /// The members that were read.
+    #[serde(default)]
+    pub read: Vec<Read>,
     /// True if a member was absent from a stripe of the range.
     pub degraded: bool,
     /// Stripes.
@@ -90,6 +97,16 @@ pub struct Array {
     pub stripes: Count,
     /// Bytes.
     pub chunk_bytes: Count,
+}
+
+/// A member that was read.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Read {
+    /// Its device.
+    pub device: Text,
+    /// UUID of the device; `None` in superblocks of version 0.90.
+    #[serde(default)]
+    pub device_uuid: Option<Text>,
 }
 
 /// A range of stripes.
@@ -154,18 +171,25 @@ struct Format {
 
 impl Report {
     /// Findings of a verdict that counts as damage.
-    pub(crate) fn damaged(&self) -> usize {
+    #[must_use]
+    pub fn damaged(&self) -> usize {
         self.findings.iter().filter(|finding| finding.verdict.as_str() != "busy").count()
     }
 
     /// Findings that were repaired.
-    pub(crate) fn repaired(&self) -> usize {
+    #[must_use]
+    pub fn repaired(&self) -> usize {
         self.findings.iter().filter(|finding| finding.repaired).count()
     }
 
     /// Returns whether the pass judged the whole array.
-    pub(crate) fn is_complete(&self) -> bool {
-        let whole = self.range.start.get() == 0 && self.range.end == self.array.stripes;
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        let of = |part: &Stripes| part.end.get().saturating_sub(part.start.get());
+        let parts: u64 = self.parts.iter().map(of).fold(0, u64::saturating_add);
+        let whole = self.range.start.get() == 0
+            && self.range.end == self.array.stripes
+            && (self.parts.is_empty() || parts == self.array.stripes.get());
         whole && matches!(self.result.as_str(), "clean" | "findings" | "copies_differ")
     }
 

@@ -21,7 +21,7 @@ mod values;
 #[cfg(test)]
 mod tests;
 
-pub use document::{Array, Checked, Finding, MOST_BYTES, PassFile, Report, Stripes};
+pub use document::{Array, Checked, Finding, MOST_BYTES, PassFile, Read, Report, Stripes};
 pub use error::Error;
 pub use keep::{Removed, Retention};
 pub use open::Opened;

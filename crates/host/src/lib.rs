@@ -19,6 +19,7 @@ mod media_errors;
 pub mod members;
 mod method;
 pub mod order;
+mod parts;
 pub mod pass;
 pub mod pattern;
 pub mod plan;

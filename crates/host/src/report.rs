@@ -191,6 +191,12 @@ pub struct Report {
     pub stopped: Option<String>,
     /// The stripes of the range.
     pub range: StripeRange,
+    /// Several ranges within it, in the order in which they were asked for; empty for all of it.
+    pub parts: Vec<StripeRange>,
+    /// The stripes that were judged, including those of earlier runs of the pass.
+    pub checked: Vec<StripeRange>,
+    /// Start of the pass, in seconds since 1970.
+    pub begun: u64,
     /// The members that were read, by role.
     pub read: Vec<ReadMember>,
     /// The array's event counts.
@@ -260,6 +266,9 @@ impl Report {
                 StopReason::TooManyFindings => "too many findings; --resume continues".to_owned(),
             }),
             range: (&outcome.range).into(),
+            parts: outcome.parts.iter().map(StripeRange::from).collect(),
+            checked: outcome.judged.iter().map(StripeRange::from).collect(),
+            begun: outcome.begun,
             read: outcome.read.clone(),
             events: EventCounts { first: outcome.events.0, last: outcome.events.1 },
             degraded: !absent.is_empty(),

@@ -11,7 +11,6 @@ use crate::assembly::{Standing, State, Survey, valid_sectors};
 use crate::layout::{Layout, Level};
 use crate::metadata::Metadata;
 use crate::probe::{MemberRecord, ProbeError};
-use crate::superblock::Superblock;
 use crate::uuid::Uuid;
 
 /// The result of probing a named device.
@@ -72,6 +71,8 @@ pub struct InspectMember {
     pub state: MemberState,
     /// Bytes from the start of the device to its data area.
     pub data_offset_bytes: Option<u64>,
+    /// UUID of the device; `None` in superblocks of version 0.90.
+    pub device_uuid: Option<Uuid>,
 }
 
 /// The description of a set of devices.
@@ -93,6 +94,8 @@ pub struct InspectReport {
     pub raid_disks: u16,
     /// Bytes of the array.
     pub size_bytes: u64,
+    /// Stripes of the array; 0 if its superblocks make no sense.
+    pub stripes: u64,
     /// The highest event count.
     pub events: u64,
     /// The state.
@@ -143,6 +146,7 @@ impl InspectReport {
             events: None,
             state: MemberState::Unknown,
             data_offset_bytes: None,
+            device_uuid: None,
         }));
         let newest = survey.newest();
         Ok(Self {
@@ -153,7 +157,8 @@ impl InspectReport {
             metadata: newest.metadata,
             chunk_bytes: newest.chunk_bytes(),
             raid_disks: newest.raid_disks,
-            size_bytes: array_bytes(newest),
+            size_bytes: newest.arrangement().map_or(0, |arrangement| arrangement.array_bytes()),
+            stripes: newest.arrangement().map_or(0, |arrangement| arrangement.stripes()),
             events: newest.events,
             state: State::of(&survey),
             members,
@@ -169,11 +174,6 @@ impl InspectReport {
     }
 }
 
-/// Whole stripes of data.
-fn array_bytes(superblock: &Superblock) -> u64 {
-    superblock.arrangement().map_or(0, |arrangement| arrangement.array_bytes())
-}
-
 fn members(survey: &Survey) -> Vec<InspectMember> {
     let line = |index: usize, role, state| {
         let surveyed = &survey.devices[index];
@@ -183,6 +183,7 @@ fn members(survey: &Survey) -> Vec<InspectMember> {
             events: Some(surveyed.record.superblock.events),
             state,
             data_offset_bytes: Some(surveyed.record.superblock.data_offset_bytes()),
+            device_uuid: surveyed.record.superblock.device_uuid,
         }
     };
     let size = survey.newest().size;
@@ -197,6 +198,7 @@ fn members(survey: &Survey) -> Vec<InspectMember> {
             events: None,
             state: MemberState::Missing,
             data_offset_bytes: None,
+            device_uuid: None,
         },
     });
     let others = survey.devices.iter().enumerate().filter_map(|(index, surveyed)| {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Ending of the names of sockets.
 const ENDING: &str = "sock";
+const PASSES: &str = "scrubs";
 
 /// The usual folder: of the superuser, or of this user's session.
 ///
@@ -22,6 +23,18 @@ pub fn default_folder() -> Result<PathBuf, Failure> {
         Failure::new("XDG_RUNTIME_DIR is not set: name the folder of the sockets with --run-dir")
     })?;
     Ok(runtime.join("pumice/volumes"))
+}
+
+/// The folder of the sockets of passes: below a folder that was named, else beside the usual one of
+/// volumes.
+///
+/// # Errors
+/// If none was named, and the session of this user has none.
+pub fn passes_folder(named: Option<&Path>) -> Result<PathBuf, Failure> {
+    match named {
+        Some(folder) => Ok(folder.join(PASSES)),
+        None => Ok(default_folder()?.with_file_name(PASSES)),
+    }
 }
 
 /// Place of the socket of a volume.

@@ -49,7 +49,12 @@ pub(crate) fn read_line(stream: &UnixStream, most: u64, patience: Duration) -> i
 
 /// Writes a line within [`LINE_TIME`].
 pub(crate) fn write_line(stream: &UnixStream, line: &[u8]) -> io::Result<()> {
-    Timed::new(stream, LINE_TIME).write_all(line)
+    write_within(stream, line, LINE_TIME)
+}
+
+/// Writes a line within `patience`.
+pub(crate) fn write_within(stream: &UnixStream, line: &[u8], patience: Duration) -> io::Result<()> {
+    Timed::new(stream, patience).write_all(line)
 }
 
 /// A connection on which answers are sent, in the version of its request.

@@ -198,7 +198,8 @@ fn scrub(
         _ => None,
     };
     let (output, exit) = forms.report(&target, &outcome, order.json, options.repair.is_some());
-    Ok(ScrubDone { output, exit, stopped })
+    let document = (!order.json).then(|| (forms.document)(&Report::new(&target, &outcome)));
+    Ok(ScrubDone { output, exit, stopped, document })
 }
 
 fn options(order: &ScrubOrder, chunk: u64) -> Result<Options, Failure> {
@@ -208,6 +209,7 @@ fn options(order: &ScrubOrder, chunk: u64) -> Result<Options, Failure> {
         batch: Some(order.batch.unwrap_or((BATCH / chunk).max(1))),
         seed: order.seed.as_deref().map(str::parse).transpose()?,
         range: order.range.clone(),
+        parts: order.parts.clone(),
         order: order.order.as_deref().map(str::parse).transpose().map_err(Failure::new)?,
         repair: parsed(&order.repair).map_err(Failure::new)?,
         dry_run: order.dry_run,

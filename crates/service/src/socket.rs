@@ -20,7 +20,8 @@ pub(crate) struct SocketPlace {
 }
 
 impl SocketPlace {
-    fn of(path: PathBuf) -> io::Result<Self> {
+    /// The file that is there now.
+    pub(crate) fn of(path: PathBuf) -> io::Result<Self> {
         let found = fs::symlink_metadata(&path)?;
         Ok(Self { path, device_and_inode: (found.dev(), found.ino()) })
     }
@@ -39,7 +40,7 @@ impl SocketPlace {
 ///
 /// # Errors
 /// If it is no socket, or may have a process that listens.
-fn remove_left(path: &Path, error: &io::Error) -> io::Result<()> {
+pub(crate) fn remove_left(path: &Path, error: &io::Error) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return Err(io::Error::other("it is no socket: move it away, or give another --run-dir"));
     }

@@ -1,5 +1,6 @@
 //! The arguments of `pumice scrub`, and the options that they mean.
 
+use super::orders::ScrubCommand;
 use crate::access::folder;
 use crate::access::metadata;
 use crate::daytime::to_utc;
@@ -18,6 +19,7 @@ use pumice_raid::Metadata;
 use pumice_service::failure::Failure;
 use pumice_units::{parse_duration, parse_size};
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,6 +29,11 @@ use std::time::Duration;
 /// Without --repair, devices are opened read-only and nothing is written to them. With --repair,
 /// devices are opened exclusively.
 #[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    disable_help_subcommand = true
+)]
 #[command(after_help = "\
 Examples:
   pumice scrub /dev/sd[b-g]                      check a stopped array
@@ -50,15 +57,20 @@ Exit codes: 0 clean, 1 findings (also when repaired), 2 could not run or could n
 3 interrupted or incomplete, 4 nothing but copies of a mirror that differ, which may be so without
 damage.")]
 pub struct ScrubArgs {
+    /// An order to a scrub that runs.
+    #[command(subcommand)]
+    pub(crate) command: Option<ScrubCommand>,
+
     /// Members of the array: block devices or image files, written as DRIVE,pi=BITS,tags=PATH if
     /// they have tags; /dev/mdX for all members of a running array; nvme://HOST:PORT/NSID for one
     /// drive of a data node; nvme://HOST:PORT for all drives of the node that have a superblock
     #[arg(required = true, value_name = "DEVICE")]
     pub(crate) devices: Vec<PathBuf>,
 
-    /// Check only stripes A to B-1; the result, exit code and report cover these stripes alone
+    /// Check only stripes A to B-1; the result, exit code and report cover these stripes alone. May
+    /// be repeated: the ranges are checked in the order given
     #[arg(long, value_name = "A..B", value_parser = parse_range, help_heading = WHAT)]
-    range: Option<Range<u64>>,
+    range: Vec<Range<u64>>,
     /// Order of the stripes; `staggered` visits every region of the array early [default:
     /// sequential]
     #[arg(long, value_name = "ORDER", value_parser = ["sequential", "staggered"], help_heading = WHAT)]
@@ -139,9 +151,22 @@ pub struct ScrubArgs {
     #[arg(long, value_name = "DIR", value_parser = folder(), help_heading = STATE)]
     pub(crate) state_dir: Option<PathBuf>,
     /// Folder of the sockets of served volumes, as of `pumice volume`: a volume that is being
-    /// served is scrubbed by the process that serves it
+    /// served is scrubbed by the process that serves it. The socket of this scrub is in its folder
+    /// `scrubs` [default: /run/pumice/volumes and /run/pumice/scrubs for root, else the same in
+    /// $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "DIR", value_parser = folder(), help_heading = STATE)]
     pub(crate) run_dir: Option<PathBuf>,
+    /// File for the report with what the history needs, durable before this command ends [default:
+    /// a new one in `passes` of the state folder, if that exists]
+    #[arg(long, value_name = "FILE", conflicts_with = "drives", help_heading = STATE)]
+    pub(crate) pass_file: Option<PathBuf>,
+    /// Name of the person or program that starts this scrub, for the history [default: the number
+    /// of the user]
+    #[arg(long, value_name = "NAME", value_parser = name, help_heading = STATE)]
+    by: Option<String>,
+    /// Save and end when standard input closes
+    #[arg(long, conflicts_with = "drives", help_heading = STATE)]
+    pub(crate) with_parent: bool,
 
     /// Digests (CRC-32C) of headers and data on connections to nodes. `auto`: for every node that
     /// offers them and is not on the loopback; `on`: required of every node; `off`: none
@@ -226,6 +251,12 @@ impl ScrubArgs {
         self.repair && !self.dry_run
     }
 
+    /// Returns who starts it.
+    pub(crate) fn by(&self) -> String {
+        let user = || std::fs::metadata("/proc/self").map_or(0, |found| found.uid());
+        self.by.clone().unwrap_or_else(|| format!("user {}", user()))
+    }
+
     /// The options of the pass.
     pub(crate) fn options(&self, fresh_seed: Seed) -> Result<Options, Failure> {
         let method = match self.method {
@@ -247,7 +278,8 @@ impl ScrubArgs {
             batch: self.batch,
             accumulators: self.study.accumulators,
             seed: self.seed.clone(),
-            range: self.range.clone(),
+            range: hull(&self.range),
+            parts: if self.range.len() > 1 { self.range.clone() } else { Vec::new() },
             order,
             repair: (self.repair || self.dry_run).then_some(policy),
             dry_run: self.dry_run,
@@ -300,6 +332,17 @@ impl ScrubArgs {
         }
         Ok(pace)
     }
+}
+
+/// The range from the first to the last stripe of all.
+fn hull(ranges: &[Range<u64>]) -> Option<Range<u64>> {
+    let start = ranges.iter().map(|range| range.start).min()?;
+    Some(start..ranges.iter().map(|range| range.end).max()?)
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let fits = (1..=255).contains(&text.len()) && !text.chars().any(char::is_control);
+    if fits { Ok(text.to_owned()) } else { Err("1 to 255 bytes without control characters".to_owned()) }
 }
 
 fn parse_range(text: &str) -> Result<Range<u64>, String> {

@@ -14,6 +14,7 @@ use pumice_service::access::Access;
 use pumice_service::failure::Failure;
 use pumice_service::name::RemoteName;
 use pumice_service::opening::open_here;
+use pumice_service::passes::PassControl;
 use pumice_service::place::RemotePlace;
 use pumice_service::remote::connect;
 use pumice_service::tagged;
@@ -94,7 +95,9 @@ struct Finding {
 pub(super) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     let drives = drives(args)?;
     let pace = args.pace()?;
-    let stop = super::stop_on_signal()?;
+    let control = Arc::new(PassControl::new(&args.by(), &pace));
+    super::stop_on_signal(Arc::clone(&control))?;
+    let stop = control.begin();
     let mut out = Vec::new();
     for drive in &drives {
         if !pace.is_empty() {

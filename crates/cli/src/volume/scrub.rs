@@ -1,8 +1,7 @@
 //! `pumice scrub` of a volume in service: the process that serves it carries the scrub out.
 
 use crate::progress::Display;
-use crate::scrub::ScrubArgs;
-use crate::system::on_signals;
+use crate::scrub::{Command, ScrubArgs, Shown};
 use crate::text::print;
 use pumice_host::pass::{Observer, Progress};
 use pumice_host::scrub::Options;
@@ -12,10 +11,10 @@ use pumice_service::client::{self, Found, Scrubbing, Step};
 use pumice_service::failure::Failure;
 use pumice_service::folder::default_folder;
 use pumice_service::identity::default_state_dir;
+use pumice_service::passes::{Next, PassControl};
 use pumice_service::say::say;
 use pumice_service::state::fresh_seed;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The volume whose devices are named; `None` if no volume that is served here has any of them.
 ///
@@ -43,6 +42,7 @@ fn order(args: &ScrubArgs) -> Result<ScrubOrder, Failure> {
         batch: options.batch,
         seed: options.seed.as_ref().map(ToString::to_string),
         range: options.range,
+        parts: options.parts,
         order: options.order.map(|order| order.to_string()),
         repair: options.repair.map(|policy| policy.to_string()),
         dry_run: options.dry_run,
@@ -60,31 +60,60 @@ fn order(args: &ScrubArgs) -> Result<ScrubOrder, Failure> {
 
 /// Has the process that serves a volume scrub it, and shows what it tells.
 pub(crate) fn run(found: &Found, args: &ScrubArgs) -> Result<ExitCode, Failure> {
-    let mut scrubbing = Scrubbing::begin(found, order(args)?)?;
-    let (stop, asked) = (scrubbing.stop()?, AtomicBool::new(false));
-    on_signals(move || {
-        if asked.swap(true, Ordering::Relaxed) {
-            std::process::exit(3);
+    let mut order = order(args)?;
+    let pace = PaceRequest { rate: order.rate, ..PaceRequest::default() };
+    let mut command = Command::new(args, &pace)?;
+    command.control.knows(&found.volume.uuid, &found.volume.name, order.state_dir.is_some(), false);
+    command.listen(&found.volume.uuid)?;
+    let done = loop {
+        let done = attempt(found, &order, args, &command.control)?;
+        let say_unless_quiet = &mut |words: &str| {
+            if !args.quiet {
+                say(words);
+            }
+        };
+        // Incomplete for another reason, and an order at the same time: it goes on all the same.
+        let is_interrupted = done.exit == 3 && done.stopped.is_none() && command.control.is_raised();
+        if !is_interrupted || command.control.ended(say_unless_quiet) == Next::Over {
+            break done;
         }
-        say("stopping (again to stop at once)");
-        stop();
-    })?;
-    let mut display = Display::new(args.quiet);
+        order.resume = true;
+        order.rate = command.control.pace(PaceRequest::default()).rate;
+    };
+    let ScrubDone { output, exit, stopped, document } = done;
+    if let Some(why) = stopped {
+        say(&format!("stopped: {why}"));
+    }
+    let written = match (&command.file, document.as_deref().or(args.json.then_some(&output))) {
+        (Some(file), Some(document)) => file.write(document),
+        // A server of an earlier version gives no document.
+        _ => Ok(()),
+    };
+    print(&output);
+    written.map(|()| ExitCode::from(exit))
+}
+
+/// Scrubs once, until it ends or an order ends it.
+fn attempt(
+    found: &Found,
+    order: &ScrubOrder,
+    args: &ScrubArgs,
+    control: &PassControl,
+) -> Result<ScrubDone, Failure> {
+    let raised = control.begin();
+    let mut scrubbing = Scrubbing::begin(found, order.clone())?;
+    let _listening = raised.listen(scrubbing.stop()?);
+    let mut shown = Shown { display: Display::new(args.quiet), control };
     let end = loop {
         match scrubbing.step() {
             Ok(Step::Progress(ScrubProgress { stripes, of_stripes, bytes, findings })) => {
-                display.progress(&Progress { stripes, of_stripes, bytes, findings });
+                shown.progress(&Progress { stripes, of_stripes, bytes, findings });
             }
-            Ok(Step::Note(note)) => display.note(&note),
+            Ok(Step::Note(note)) => shown.note(&note),
             Ok(Step::Done(done)) => break Ok(done),
             Err(failure) => break Err(failure),
         }
     };
-    display.finish();
-    let ScrubDone { output, exit, stopped } = end?;
-    if let Some(why) = stopped {
-        say(&format!("stopped: {why}"));
-    }
-    print(&output);
-    Ok(ExitCode::from(exit))
+    shown.display.finish();
+    end
 }

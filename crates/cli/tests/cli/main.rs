@@ -13,6 +13,7 @@ mod mirrors;
 mod network;
 mod nodes;
 mod online;
+mod orders;
 mod output;
 mod pacing;
 mod program;

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 /// A window of a minute that begins in six hours, UTC.
-fn far_window() -> String {
+pub(crate) fn far_window() -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
     let minute = (now / 60 + 6 * 60) % (24 * 60 - 2);
     let time = |minute: u64| format!("{:02}:{:02}", minute / 60, minute % 60);

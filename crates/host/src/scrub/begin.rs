@@ -7,6 +7,7 @@ use crate::error::HostError;
 use crate::finding::Finding;
 use crate::locks::Purpose;
 use crate::order::Order;
+use crate::parts::words;
 use crate::pass::{Observer, Schedule};
 use crate::state::{Before, MAX_SAVED_FINDINGS, PassKey, SavedPass, Shape, StateFiles};
 use crate::stop::Stop;
@@ -33,7 +34,7 @@ pub(super) fn begin(
 ) -> Result<PassStart, HostError> {
     let Some(state) = state else { return fresh(target, options) };
     let whole = 0..target.layout().stripes();
-    let complete = options.range.as_ref().is_none_or(|range| *range == whole);
+    let complete = options.parts.is_empty() && options.range.as_ref().is_none_or(|range| *range == whole);
     let before = match state.load(complete) {
         // A file that cannot be read stands in the way of resuming, not of beginning anew.
         Err(error) if !options.resume => Before::Unusable(error.to_string()),
@@ -76,7 +77,8 @@ fn fresh(target: &Target, options: &Options) -> Result<PassStart, HostError> {
     let range = options.range.clone().unwrap_or(0..target.layout().stripes());
     let batch = options.batch.unwrap_or(BATCH);
     let order = options.order.unwrap_or_default();
-    let schedule = schedule(target, &range, batch, order);
+    let ranges = if options.parts.is_empty() { vec![range.clone()] } else { options.parts.clone() };
+    let schedule = schedule(target, &ranges, batch, order);
     // Stripes without a member, or of a mirror without a second copy, are not in the schedule, and
     // have no view.
     let first = schedule.batches.iter().map(|batch| batch.start).min();
@@ -87,6 +89,7 @@ fn fresh(target: &Target, options: &Options) -> Result<PassStart, HostError> {
         accumulators: options.accumulators.unwrap_or(1),
         seed: options.seed.as_ref().unwrap_or(&options.fresh_seed).clone(),
         range,
+        parts: options.parts.clone(),
         order,
         geometry: Shape::of(target.array().geometry()),
         plan: schedule.digest(),
@@ -111,8 +114,9 @@ fn tagged(target: &Target) -> Result<Vec<u16>, HostError> {
     Ok(roles)
 }
 
-fn schedule(target: &Target, range: &Range<u64>, batch: u64, order: Order) -> Schedule {
-    Schedule::new(target.array().plan(range.clone()), &target.borders(), batch, order)
+fn schedule(target: &Target, ranges: &[Range<u64>], batch: u64, order: Order) -> Schedule {
+    let extents = ranges.iter().flat_map(|range| target.array().plan(range.clone()));
+    Schedule::new(extents, &target.borders(), batch, order)
 }
 
 fn resumed(
@@ -132,8 +136,12 @@ fn resumed(
     differs("--accumulators", key.accumulators.to_string(), options.accumulators.map(|a| a.to_string()))?;
     differs("--order", key.order.to_string(), options.order.map(|o| o.to_string()))?;
     differs("--seed", key.seed.to_string(), options.seed.as_ref().map(ToString::to_string))?;
-    let words = |range: &Range<u64>| format!("{}..{}", range.start, range.end);
-    differs("--range", words(&key.range), options.range.as_ref().map(words))?;
+    let asked = match (&options.range, &options.parts[..]) {
+        (Some(range), []) => Some(words(std::slice::from_ref(range))),
+        (None, []) => None,
+        (_, parts) => Some(words(parts)),
+    };
+    differs("--range", words(&key.ranges()), asked)?;
     let changed = "the array has changed since the interrupted scrub: this one begins at the start";
     // The range is known to lie within the array only if its shape is the same.
     if key.geometry != Shape::of(target.array().geometry()) {
@@ -150,7 +158,7 @@ fn resumed(
         observer.note(&format!("{changed} (the members whose tags are read were others)"));
         return fresh(target, options);
     }
-    let schedule = schedule(target, &key.range, key.batch, key.order);
+    let schedule = schedule(target, &key.ranges(), key.batch, key.order);
     if key.plan != schedule.digest() {
         observer.note(changed);
         return fresh(target, options);

@@ -4,6 +4,7 @@ use super::settle::SETTLE;
 use crate::Method;
 use crate::error::HostError;
 use crate::order::Order;
+use crate::parts::wrong_part;
 use crate::pass::RECONNECT;
 use crate::repair::RepairPolicy;
 use crate::repair::archive::KEPT_FOR;
@@ -35,6 +36,8 @@ pub struct Options {
     pub fresh_seed: Seed,
     /// The stripes to check.
     pub range: Option<Range<u64>>,
+    /// Several ranges within `range`, in the order in which they are checked; empty for all of it.
+    pub parts: Vec<Range<u64>>,
     /// In which order.
     pub order: Option<Order>,
     /// The repair policy; `None` for no repair.
@@ -75,6 +78,10 @@ impl Options {
         if let Some(range) = self.range.as_ref().filter(|r| r.start >= r.end || r.end > stripes) {
             return Err(HostError::Range { start: range.start, end: range.end, stripes });
         }
+        let within = self.range.clone().unwrap_or(0..stripes);
+        if let Some(part) = wrong_part(&within, &self.parts) {
+            return Err(HostError::Range { start: part.start, end: part.end, stripes });
+        }
         if let Some(batch) = self.batch.filter(|batch| !(1..=MAX_STRIPES).contains(batch)) {
             let value = batch.to_string();
             return Err(HostError::Option { option: "--batch", value, allowed: "1 to 4194304 stripes" });
@@ -106,6 +113,7 @@ impl Options {
             seed: None,
             fresh_seed,
             range: None,
+            parts: Vec::new(),
             order: None,
             repair: None,
             dry_run: false,

@@ -73,6 +73,13 @@ pub struct Outcome {
     pub miss_bound: f64,
     /// The stripes of the range.
     pub range: Range<u64>,
+    /// Several ranges within it, in the order in which they were asked for; empty for all of it.
+    pub parts: Vec<Range<u64>>,
+    /// The stripes that were judged, including those of earlier runs of the pass, by place: at most
+    /// 10,000 ranges.
+    pub judged: Vec<Range<u64>>,
+    /// Start of the pass, in seconds since 1970.
+    pub begun: u64,
     /// The equations that could be checked.
     pub equations: Equations,
     /// Members of the array that were not named, unless `--degraded` was given.

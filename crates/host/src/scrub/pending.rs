@@ -27,7 +27,8 @@ impl Pass<'_> {
         else {
             return Ok(());
         };
-        let extents = self.target.array().plan(self.saved.key.range.clone());
+        let ranges = self.saved.key.ranges();
+        let extents = ranges.iter().flat_map(|range| self.target.array().plan(range.clone()));
         let held = extents.filter(|extent| extent.kind == Treatment::Skip(SkipReason::JournalPending));
         let (mut extra, mut left) = (Extra::default(), *pending);
         for stripe in held.flat_map(|extent| extent.stripes) {

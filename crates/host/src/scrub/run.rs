@@ -13,6 +13,7 @@ use crate::error::HostError;
 use crate::finding::Finding;
 use crate::locks::Purpose;
 use crate::members::Equations;
+use crate::parts::judged;
 use crate::pass::{Course, Observer, Progress, StopReason, Work};
 use crate::premises::Watch;
 use crate::repair::Repairer;
@@ -281,12 +282,20 @@ impl<'t> Pass<'t> {
             false => self.target.array().not_named().to_vec(),
         };
         let saved = self.saved;
+        let unjudged = saved.findings.iter().filter(|finding| finding.is_unjudged());
+        let unjudged = unjudged.map(|finding| finding.stripe).collect();
+        let done = match self.is_void {
+            true => &[],
+            false => course.schedule.batches.get(..saved.batches_done).unwrap_or_default(),
+        };
         Outcome {
+            judged: judged(done, &unjudged),
+            begun: saved.begun,
             events: (self.watch.first_events(), self.watch.events()),
             read: saved.read.members,
             method: saved.key.method,
             findings: saved.findings,
-            stripes_asked: saved.key.range.end - saved.key.range.start,
+            stripes_asked: saved.key.ranges().iter().map(|range| range.end - range.start).sum(),
             patterns: saved.patterns,
             read_again: self.target.error_account().stripes_read_again(),
             stripes_checked: saved.stripes_checked + self.extra.stripes,
@@ -299,6 +308,7 @@ impl<'t> Pass<'t> {
             vouched: saved.vouched,
             miss_bound: saved.miss_bound,
             range: saved.key.range,
+            parts: saved.key.parts,
             equations: Equations::of(self.target, &course.schedule.batches),
             not_named,
             links: self.target.nodes().filter_map(|node| Some(node.link()?.link_figures())).collect(),

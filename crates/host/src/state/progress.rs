@@ -4,6 +4,7 @@
 use crate::Method;
 use crate::finding::Finding;
 use crate::order::Order;
+use crate::parts::wrong_part;
 use crate::pattern::Pattern;
 use crate::premises::Premises;
 use pumice_durable::{BadEnvelope, Envelope};
@@ -64,11 +65,21 @@ pub(crate) struct PassKey {
     #[serde(serialize_with = "seed_text", deserialize_with = "seed_of_text")]
     pub(crate) seed: Seed,
     pub(crate) range: Range<u64>,
+    /// Several ranges within `range`, in the order in which they are checked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) parts: Vec<Range<u64>>,
     pub(crate) order: Order,
     /// Shape of the array.
     pub(crate) geometry: Shape,
     /// Digest of batches and their order.
     pub(crate) plan: u32,
+}
+
+impl PassKey {
+    /// The ranges that are checked, in their order.
+    pub(crate) fn ranges(&self) -> Vec<Range<u64>> {
+        if self.parts.is_empty() { vec![self.range.clone()] } else { self.parts.clone() }
+    }
 }
 
 fn seed_text<S: Serializer>(seed: &Seed, serializer: S) -> Result<S::Ok, S::Error> {
@@ -145,7 +156,7 @@ impl SavedPass {
 
     /// Returns whether it is one of the whole array.
     pub(crate) fn is_complete(&self) -> bool {
-        self.key.range == (0..self.key.geometry.stripes)
+        self.key.parts.is_empty() && self.key.range == (0..self.key.geometry.stripes)
     }
 
     /// The bytes of the file.
@@ -191,6 +202,7 @@ impl SavedPass {
             ("batch", (1..=MAX_STRIPES).contains(&key.batch)),
             ("accumulators", (1..=8).contains(&key.accumulators)),
             ("range", key.range.start < key.range.end && key.range.end <= key.geometry.stripes),
+            ("parts", wrong_part(&key.range, &key.parts).is_none()),
             ("read", self.read.is_possible(key.geometry.raid_disks, key.geometry.stripes)),
             ("findings", self.findings.len() <= MAX_SAVED_FINDINGS),
             ("rechecked", self.rechecked <= key.geometry.stripes),
@@ -263,6 +275,7 @@ mod tests {
             accumulators: 1,
             seed: Seed::from_number(1),
             range: 0..20,
+            parts: Vec::new(),
             order: Order::Sequential,
             geometry,
             plan: 9,
@@ -317,6 +330,7 @@ mod tests {
             ("accumulators", |s| s.key.accumulators = 9),
             ("range", |s| s.key.range = 3..3),
             ("range", |s| s.key.range = 0..21),
+            ("parts", |s| s.key.parts = vec![0..5, 4..6]),
             ("rechecked", |s| s.rechecked = 21),
             ("read", |s| s.read.members[5].role = 6),
             ("read", |s| s.read.members[5].role = 4),

@@ -45,6 +45,14 @@ pub enum Code {
     UnderWay,
     /// A scrub of the volume is under way.
     ScrubRunning,
+    /// The order needs user 0, or the user of the process.
+    NotAllowed,
+    /// No progress is kept, so the pass cannot go on later.
+    NotSaved,
+    /// Too many clients are there.
+    Busy,
+    /// No array, scrub or alert of that name is there.
+    NoSuch,
     /// No volume of that name or UUID is served here. Made by clients.
     NoVolume,
     /// A name of several volumes. Made by clients.

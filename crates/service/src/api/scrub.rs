@@ -17,6 +17,9 @@ pub struct ScrubOrder {
     pub seed: Option<String>,
     /// The stripes; `None` for all.
     pub range: Option<Range<u64>>,
+    /// Several ranges within it, in the order in which they are checked; empty for all of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Range<u64>>,
     /// The order of the stripes: `sequential` or `staggered`.
     pub order: Option<String>,
     /// The policy; `None` for no repair.
@@ -65,4 +68,7 @@ pub struct ScrubDone {
     pub exit: u8,
     /// The reason if it ended early.
     pub stopped: Option<String>,
+    /// The report as a JSON document, if `output` is text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub document: Option<String>,
 }
