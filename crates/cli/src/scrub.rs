@@ -3,15 +3,16 @@
 mod args;
 mod drives;
 mod heal;
-mod human;
+pub(crate) mod human;
 
 pub use args::{ScrubArgs, Study};
 
 use crate::devices::{assemble_of, place, taken_into_use};
+use crate::page::print_result;
 use crate::progress::Display;
 use crate::running::{Running, running};
 use crate::system::on_signals;
-use crate::text::{json_text, print};
+use crate::text::json_text;
 use pumice_host::pass::{Retry, StopReason};
 use pumice_host::scrub::run as run_pass;
 use pumice_host::stop::Stop;
@@ -49,7 +50,7 @@ impl Scrubbed {
         if let Some(why) = &self.stopped {
             say(why);
         }
-        print(&self.output);
+        print_result(&self.output);
         ExitCode::from(self.exit)
     }
 }
@@ -149,7 +150,7 @@ fn attempt(args: &ScrubArgs, stop: &mut Option<Arc<Stop>>, again: bool) -> Resul
     {
         say(&said);
     }
-    let mut display = Display::new(args.quiet);
+    let mut display = Display::new(args.quiet, options.pace.windows.clone());
     let stop = match stop {
         Some(stop) => stop,
         none => none.insert(stop_on_signal()?),

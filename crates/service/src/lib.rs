@@ -12,6 +12,7 @@ pub mod failure;
 pub mod folder;
 pub mod identity;
 mod lines;
+pub mod look;
 pub mod members;
 pub mod name;
 pub mod open;

@@ -1,9 +1,9 @@
 //! `pumice scrub` of a volume in service: the process that serves it carries the scrub out.
 
+use crate::page::print_result;
 use crate::progress::Display;
 use crate::scrub::ScrubArgs;
 use crate::system::on_signals;
-use crate::text::print;
 use pumice_host::pass::{Observer, Progress};
 use pumice_host::scrub::Options;
 use pumice_offload::PaceRequest;
@@ -60,7 +60,9 @@ fn order(args: &ScrubArgs) -> Result<ScrubOrder, Failure> {
 
 /// Has the process that serves a volume scrub it, and shows what it tells.
 pub(crate) fn run(found: &Found, args: &ScrubArgs) -> Result<ExitCode, Failure> {
-    let mut scrubbing = Scrubbing::begin(found, order(args)?)?;
+    let order = order(args)?;
+    let windows = order.windows.clone();
+    let mut scrubbing = Scrubbing::begin(found, order)?;
     let (stop, asked) = (scrubbing.stop()?, AtomicBool::new(false));
     on_signals(move || {
         if asked.swap(true, Ordering::Relaxed) {
@@ -69,7 +71,7 @@ pub(crate) fn run(found: &Found, args: &ScrubArgs) -> Result<ExitCode, Failure> 
         say("stopping (again to stop at once)");
         stop();
     })?;
-    let mut display = Display::new(args.quiet);
+    let mut display = Display::new(args.quiet, windows);
     let end = loop {
         match scrubbing.step() {
             Ok(Step::Progress(ScrubProgress { stripes, of_stripes, bytes, findings })) => {
@@ -85,6 +87,6 @@ pub(crate) fn run(found: &Found, args: &ScrubArgs) -> Result<ExitCode, Failure> 
     if let Some(why) = stopped {
         say(&format!("stopped: {why}"));
     }
-    print(&output);
+    print_result(&output);
     Ok(ExitCode::from(exit))
 }
