@@ -79,7 +79,7 @@ pub(super) fn passes(page: &mut Page, all: &[Pass]) {
             Cell::from(pass.findings.to_string()),
             Cell::from(pass.repaired.to_string()),
             Cell::from(for_people(pass.seconds as u64)),
-            Cell::from(&pass.by),
+            Cell::from(pass.by.strip_prefix("pumice-").unwrap_or(&pass.by)),
         ]);
     }
     page.table(&table);

@@ -141,21 +141,24 @@ pub(super) fn lines(page: &mut Page, lines: &[Line]) {
     }
     let arrays: BTreeSet<&str> = lines.iter().map(|line| line.place().0).collect();
     let short = short(&arrays);
-    let columns = [
-        Column::right("number"),
-        Column::left("array"),
+    let several = arrays.len() > 1;
+    let mut columns = vec![Column::right("number")];
+    if several {
+        columns.push(Column::left("array"));
+    }
+    columns.extend([
         Column::left("when (UTC)"),
         Column::left("what"),
         Column::left("status").wrapping(1),
         Column::right("stripe"),
         Column::left("member").wrapping(2),
         Column::left("verdict").wrapping(3),
-    ];
+    ]);
     let mut table = Table::new(columns);
     for line in lines {
         let (array, id) = line.place();
-        let begin = [Cell::from(id.to_string()), Cell::from(array.get(..short).unwrap_or(array))];
-        table.row(begin.into_iter().chain(match line {
+        let array = several.then(|| Cell::from(array.get(..short).unwrap_or(array)));
+        table.row(std::iter::once(Cell::from(id.to_string())).chain(array).chain(match line {
             Line::Repair(repair) => row(repair),
             Line::Damaged { damaged, .. } => {
                 let mut cells: Vec<Cell> = ["-", "-"].map(Cell::from).to_vec();
@@ -167,6 +170,9 @@ pub(super) fn lines(page: &mut Page, lines: &[Line]) {
     }
     page.table(&table);
     page.blank();
+    if let (false, Some(array)) = (several, arrays.first()) {
+        return page.field("array", array);
+    }
     let mut named = Table::new([Column::left("array"), Column::left("uuid")]);
     for array in arrays {
         named.row([array.get(..short).unwrap_or(array), array].map(Cell::from));
@@ -286,7 +292,7 @@ mod tests {
         lines(&mut page, &all);
         let text = page.into_text();
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
-        for word in ["01234567:00000000", "01234567:11111111", "300 bytes", "too short", b] {
+        for word in ["00000000", "11111111", "300", "too", "short", a, b] {
             assert!(text.contains(word), "{word}: {text}");
         }
     }

@@ -1,8 +1,7 @@
 //! What `pumice status` knows, as one document: `docs/reference/json.md` has the fields. Both forms
 //! of the output are made from it.
 
-use pumice_service::api::Member;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// State of an array, or of the machine, the most urgent one last. Its word begins the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -87,6 +86,30 @@ pub(crate) struct Array {
     pub(super) scrub: Option<Scrub>,
 }
 
+/// A member, as its server or the kernel tells it. Fields of other versions are left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Member {
+    pub(super) role: u16,
+    pub(super) device: Option<String>,
+    /// `in_sync`, `rebuilding`, `missing` or `lost`.
+    pub(super) state: String,
+    /// Progress of a rebuild, per mille.
+    pub(super) rebuilt: Option<u64>,
+    /// Its loss, if the server tells it.
+    #[serde(default)]
+    pub(super) absent: Option<Absent>,
+}
+
+/// The loss of a member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Absent {
+    pub(super) since: u64,
+    pub(super) device: String,
+    pub(super) why: String,
+    /// The drive answers again, and this is why it has not its role back.
+    pub(super) kept_out: Option<String>,
+}
+
 /// Where an array is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -148,16 +171,20 @@ pub(crate) struct DamageOf {
 }
 
 /// A scrub that is under way.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Scrub {
+    /// `running`, `pausing`, `paused` or `stopping`.
+    pub(super) state: String,
     pub(super) stripes: u64,
     pub(super) of_stripes: u64,
     pub(super) findings: u64,
     pub(super) begun: Option<u64>,
     pub(super) by: Option<String>,
-    pub(super) bytes_per_s: Option<u64>,
-    pub(super) seconds_left: Option<u64>,
-    pub(super) paused: bool,
+    /// Bytes a second from each drive that were asked for.
+    pub(super) rate: Option<u64>,
+    /// Nanoseconds of slowdown that were asked for.
+    pub(super) slowdown_ns: Option<u64>,
+    pub(super) note: Option<String>,
 }
 
 /// A node process.
@@ -185,6 +212,15 @@ pub(crate) struct Monitor {
     pub(super) running: bool,
     /// True if it was ever used here: it has left a history.
     pub(super) expected: bool,
+    /// Channels of alerts that did not take their last message.
+    pub(super) failed: Vec<ChannelFailed>,
+}
+
+/// A channel of alerts that fails.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct ChannelFailed {
+    pub(super) channel: String,
+    pub(super) why: String,
 }
 
 /// The history.

@@ -1,10 +1,12 @@
 //! Asks everything at once, until a moment, and puts the answers together.
 
-use super::document::{Alert, Array, Document, History, Kind, Monitor, Node, Scrub, Silent, State};
+use super::document::{
+    Alert, Array, ChannelFailed, Document, History, Kind, Member, Monitor, Node, Scrub, Silent, State,
+};
 use super::past::{Past, PastArray};
 use super::{drive, md, past};
+use crate::daytime::local;
 use pumice_history::Error;
-use pumice_service::api::Volume;
 use pumice_service::failure::Failure;
 use pumice_service::look::{Looked, at, in_folder};
 use serde::Deserialize;
@@ -88,7 +90,8 @@ pub(super) fn all(places: &Places) -> Document {
     let drives = arrays.iter().flat_map(|array| &array.members).filter(|m| m.device.is_some()).count();
     join(&mut arrays, past.arrays, &sorted);
     ask_drives(&mut arrays, &places.root, until);
-    let monitor = Monitor { running: sorted.monitor, expected: !history.missing };
+    let failed = sorted.failed.into_iter().map(|(channel, why)| ChannelFailed { channel, why });
+    let monitor = Monitor { running: sorted.monitor, expected: !history.missing, failed: failed.collect() };
     let mut document = Document {
         format: 1,
         version: env!("CARGO_PKG_VERSION"),
@@ -159,41 +162,80 @@ fn look(places: &Places, until: Instant, silent: &mut Vec<Silent>) -> (BTreeMap<
 /// Answers, by what they are of.
 #[derive(Debug, Default)]
 struct Sorted {
-    volumes: Vec<Volume>,
+    volumes: Vec<VolumeSaid>,
     scrubs: Vec<(String, Scrub)>,
     nodes: Vec<Node>,
     monitor: bool,
     /// Times of the next passes, by UUID.
     next: BTreeMap<String, u64>,
+    /// Channels of alerts that fail, and why.
+    failed: Vec<(String, String)>,
 }
 
-/// The status of a scrub's socket, of which every field may be missing.
+/// The fields of a volume's document that are used: those of its server's version.
+#[derive(Debug, Deserialize)]
+struct VolumeSaid {
+    uuid: String,
+    name: String,
+    level: u64,
+    bytes: u64,
+    state: String,
+    survives: Survives,
+    members: Vec<Member>,
+    errors: Vec<String>,
+    /// The same errors with their times, if the server tells them.
+    #[serde(default)]
+    member_errors: Vec<MemberError>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Survives {
+    drives: usize,
+}
+
+#[derive(Debug, Deserialize)]
+struct MemberError {
+    at: u64,
+    text: String,
+}
+
+/// The status of a scrub's socket, of which fields may be missing.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct ScrubSaid {
-    uuid: String,
-    by: Option<String>,
-    begun: Option<u64>,
+    /// UUID of the array.
+    array: String,
+    state: Option<String>,
     stripes: u64,
     of_stripes: u64,
     findings: u64,
-    bytes_per_s: Option<u64>,
-    seconds_left: Option<u64>,
-    paused: bool,
+    begun_us: Option<u64>,
+    note: Option<String>,
+    rate: Option<u64>,
+    slowdown_ns: Option<u64>,
+    by: Option<String>,
 }
 
-/// The status of the monitor's socket, of which every field may be missing.
+/// The status of the monitor's socket, of which fields may be missing.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct MonitorSaid {
     arrays: Vec<Due>,
+    channels: Vec<Channel>,
 }
 
 #[derive(Debug, Deserialize)]
 struct Due {
     uuid: String,
     #[serde(default)]
-    next: Option<u64>,
+    due: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Channel {
+    name: String,
+    #[serde(default)]
+    failed: Option<String>,
 }
 
 /// The status of a node's socket, of which every field may be missing.
@@ -221,16 +263,17 @@ impl Sorted {
             Of::Scrubs => {
                 let said: ScrubSaid = field(socket, fields, "scrub")?;
                 let scrub = Scrub {
+                    state: said.state.unwrap_or_else(|| "running".to_owned()),
                     stripes: said.stripes,
                     of_stripes: said.of_stripes,
                     findings: said.findings,
-                    begun: said.begun,
+                    begun: said.begun_us.map(|micros| micros / 1_000_000),
                     by: said.by,
-                    bytes_per_s: said.bytes_per_s,
-                    seconds_left: said.seconds_left,
-                    paused: said.paused,
+                    rate: said.rate,
+                    slowdown_ns: said.slowdown_ns,
+                    note: said.note,
                 };
-                self.scrubs.push((said.uuid, scrub));
+                self.scrubs.push((said.array, scrub));
             }
             Of::Nodes => {
                 let said: NodeSaid = field(socket, fields, "node")?;
@@ -244,7 +287,9 @@ impl Sorted {
             Of::Monitor => {
                 let said: MonitorSaid = field(socket, fields, "monitor")?;
                 self.monitor = true;
-                self.next = said.arrays.into_iter().filter_map(|due| Some((due.uuid, due.next?))).collect();
+                self.next = said.arrays.into_iter().filter_map(|due| Some((due.uuid, due.due?))).collect();
+                let failed = |channel: Channel| Some((channel.name, channel.failed?));
+                self.failed = said.channels.into_iter().filter_map(failed).collect();
             }
         }
         Ok(())
@@ -258,7 +303,9 @@ impl Sorted {
     }
 }
 
-fn of_volume(volume: &Volume) -> Array {
+fn of_volume(volume: &VolumeSaid) -> Array {
+    let timed = volume.member_errors.iter().map(|error| format!("{} {}", local(error.at), error.text));
+    let timed: Vec<String> = timed.collect();
     let has = |state: &str| volume.members.iter().any(|member| member.state == state);
     let (state, condition) = match volume.state.as_str() {
         "held" => (State::Held, "held"),
@@ -277,7 +324,7 @@ fn of_volume(volume: &Volume) -> Array {
         survives: Some(volume.survives.drives),
         members: volume.members.clone(),
         rebuild: None,
-        errors: volume.errors.clone(),
+        errors: if timed.is_empty() { volume.errors.clone() } else { timed },
         last_complete: None,
         last: None,
         damage: None,
@@ -374,7 +421,8 @@ fn judged(document: &mut Document) -> State {
     if !unseen.is_empty() {
         states.push(State::Warning);
     }
-    if document.monitor.expected && !document.monitor.running {
+    let no_monitor = document.monitor.expected && !document.monitor.running;
+    if no_monitor || !document.monitor.failed.is_empty() {
         states.push(State::Warning);
     }
     if !document.silent.is_empty() || (document.history.why.is_some() && !document.history.missing) {

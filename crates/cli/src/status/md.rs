@@ -1,8 +1,7 @@
 //! Arrays that the kernel runs, by sysfs: `/sys/block/md*/md`, as the kernel's own page on md
 //! (`Documentation/admin-guide/md`) describes its files.
 
-use super::document::{Array, Kind, Rebuild, State};
-use pumice_service::api::Member;
+use super::document::{Array, Kind, Member, Rebuild, State};
 use pumice_units::SECTOR;
 use std::collections::BTreeMap;
 use std::fs;
@@ -120,7 +119,7 @@ fn members(md: &Path, disks: u64) -> Vec<Member> {
             Some((device, _)) => (Some(device.clone()), "rebuilding"),
             None => (None, "missing"),
         };
-        Member { role: role as u16, device, state: state.to_owned(), rebuilt: None }
+        Member { role: role as u16, device, state: state.to_owned(), rebuilt: None, absent: None }
     };
     (0..disks).map(member).collect()
 }
@@ -157,7 +156,7 @@ mod tests {
             ("md/raid_disks", &states.len().to_string()),
             ("md/array_state", "clean"),
             ("md/sync_action", "idle"),
-            ("md/degraded", &states.iter().filter(|state| **state != "in_sync").count().to_string()),
+            ("md/degraded", &states.iter().filter(|state| !state.starts_with("in_sync")).count().to_string()),
         ] {
             put(root, &format!("{name}/{file}"), text);
         }

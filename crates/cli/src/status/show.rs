@@ -1,13 +1,12 @@
 //! The page of `pumice status`, made from the document alone.
 
-use super::document::{Array, Damage, Document, Kind, Pass, Rebuild, Scrub, State};
+use super::document::{Absent, Array, Damage, Document, Kind, Member, Pass, Rebuild, Scrub, State};
 use super::past::verdict_words;
 use crate::daytime::local;
 use crate::page::Page;
 use crate::progress::for_people;
 use crate::table::{Cell, Column, Table, Tone};
 use crate::text::count;
-use pumice_service::api::Member;
 use pumice_units::format_decimal;
 use std::collections::BTreeSet;
 
@@ -81,6 +80,7 @@ fn summary(document: &Document) -> String {
     match document.state {
         State::Warning => match document.alerts.first() {
             Some(alert) => alert.text.clone(),
+            None if document.monitor.running => "alerts do not get through".to_owned(),
             None => "the monitor is not running: no pass begins by itself, and nobody is told".to_owned(),
         },
         State::Unknown => match document.silent.len() {
@@ -250,10 +250,17 @@ fn lost(page: &mut Page, array: &Array) {
     for member in array.members.iter().filter(|member| member.state != "in_sync") {
         let title = format!("role {}", member.role);
         let device = member.device.as_deref().unwrap_or("its drive");
-        match member.state.as_str() {
-            "rebuilding" => page.field(&title, &rebuilding(array, member)),
-            "lost" => page.field(&title, &format!("{device} does not answer")),
-            _ => {
+        match (member.state.as_str(), &member.absent) {
+            ("rebuilding", _) => page.field(&title, &rebuilding(array, member)),
+            (_, Some(Absent { since, device, why, kept_out })) => {
+                page.field(&title, &format!("{device} failed {}: {why}", local(*since)));
+                if let Some(why) = kept_out {
+                    page.field("", &format!("the drive answers again, and has not its role back: {why}"));
+                    page.field("", &format!("pumice volume add {} {device}", array.name));
+                }
+            }
+            ("lost", None) => page.field(&title, &format!("{device} does not answer")),
+            (_, None) => {
                 page.field(&title, "has no drive; give it one:");
                 page.field(
                     "",
@@ -306,17 +313,23 @@ fn scrubbed(page: &mut Page, array: &Array, scrub: &Scrub) {
         first += &format!(" by {by}");
     }
     page.field("pass", &first);
-    if let Some(rate) = scrub.bytes_per_s {
-        page.field("", &format!("{}/s from each drive", format_decimal(rate)));
+    let mut pace = Vec::new();
+    pace.extend(scrub.rate.map(|rate| format!("at most {}/s from each drive", format_decimal(rate))));
+    pace.extend(
+        scrub.slowdown_ns.map(|ns| format!("slows other users by {:.1} ms at most", ns as f64 / 1e6)),
+    );
+    if !pace.is_empty() {
+        page.field("", &pace.join("; "));
     }
     let found = match scrub.findings {
         0 => "nothing found".to_owned(),
         n => count(n, "finding"),
     };
-    let left = scrub
-        .seconds_left
-        .map_or(String::new(), |left| format!("; about {} of reading left", for_people(left)));
-    page.field("", &format!("{found}{left}{}", if scrub.paused { "; paused" } else { "" }));
+    let state = if scrub.state == "running" { String::new() } else { format!("; {}", scrub.state) };
+    page.field("", &format!("{found}{state}"));
+    if let Some(note) = &scrub.note {
+        page.field("", note);
+    }
     let name = &array.name;
     page.field(
         "control",
@@ -448,6 +461,9 @@ fn footer(page: &mut Page, document: &Document, asked: Asked<'_>) {
             ));
         }
         (false, false) => {}
+    }
+    for failed in &document.monitor.failed {
+        lines.push(("channel", format!("{} fails: {}", failed.channel, failed.why)));
     }
     if let (Some(why), false) = (&document.history.why, document.history.missing) {
         lines.push(("history", why.clone()));

@@ -24,7 +24,7 @@ fn healthy() -> Value {
 
 /// The monitor, which says when three arrays are due.
 fn monitor(world: &World, days: [u64; 3]) {
-    let due = |(uuid, days): (&str, u64)| json!({ "uuid": uuid, "next": now() + days * 86_400 + 60 });
+    let due = |(uuid, days): (&str, u64)| json!({ "uuid": uuid, "due": now() + days * 86_400 + 60 });
     let arrays: Vec<Value> = [MD0, MD1, VAULT].into_iter().zip(days).map(due).collect();
     world.answers("monitor.sock", &json!({ "version": 2, "monitor": { "arrays": arrays } }));
 }
@@ -75,8 +75,9 @@ fn an_array_is_being_scrubbed() {
     monitor(&world, [25, 28, 23]);
     drop(world.history(&[]));
     let scrub = json!({
-        "uuid": MD0, "by": "pumice-monitor", "begun": LONG_AGO, "stripes": 6_195_000, "of_stripes": STRIPES,
-        "findings": 0, "bytes_per_s": 118_000_000, "seconds_left": 61_200, "paused": false,
+        "array": MD0, "name": "md0", "state": "running", "stripes": 6_195_000, "of_stripes": STRIPES,
+        "bytes": 0, "findings": 0, "begun_us": LONG_AGO * 1_000_000, "pause_left_s": null, "note": null,
+        "rate": 118_000_000, "slowdown_ns": 1_000_000, "pid": 1, "by": "pumice-monitor",
     });
     world.answers("scrubs/a.sock", &json!({ "version": 2, "scrub": scrub }));
     let done = world.run(&["status"]);
@@ -85,8 +86,8 @@ OK     md0 is being scrubbed
 
 array    md0, raid6, 8 drives, 96 TB, healthy, survives 2 more failures
 pass     41.3 % of 15,000,000 stripes, begun 2026-11-21 04:12 by pumice-monitor
-         118 MB/s from each drive
-         nothing found; about 17 h of reading left
+         at most 118 MB/s from each drive; slows other users by 1.0 ms at most
+         nothing found
 control  pumice scrub pause md0 | go-on md0 | stop md0 | pace md0 --rate 50MB
 ";
     assert_eq!((done.text.as_str(), done.code), (expected, 0), "{}", done.errors);

