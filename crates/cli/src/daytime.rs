@@ -40,8 +40,8 @@ pub(crate) fn to_utc(windows: &[(u32, u32)]) -> Vec<(u32, u32)> {
     shifted(windows, ahead_of_utc())
 }
 
-/// The opening of the next window, as local time of day and in seconds from now; `None` if there are
-/// no windows, or one is open. Windows are in UTC.
+/// The opening of the next window, as local time of day and in seconds from now; `None` if there
+/// are no windows, or one is open. Windows are in UTC.
 pub(crate) fn next_opening(windows: &[(u32, u32)]) -> Option<(String, u32)> {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let now = (since_1970.as_secs() % u64::from(DAY)) as u32;

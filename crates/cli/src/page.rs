@@ -1,7 +1,7 @@
-//! What a command shows to people: a first line, paragraphs with a title, tables. No line is wider
+//! Pages that commands show to people: a first line, paragraphs with a title, tables. No line is wider
 //! than the terminal, or than 80 columns if there is none.
 
-use crate::table::{Table, Tone, columns, is_coloured, width, wrapped};
+use crate::table::{Table, Tone, columns, is_coloured, is_terminal, width, wrapped};
 use crate::text::{delivered, write};
 use pumice_units::{printable, printable_lines};
 
@@ -101,19 +101,25 @@ impl Default for Page {
 }
 
 /// Writes a report to standard output that begins with its result in words, before a colon: these
-/// get the colour of their meaning.
+/// get the colour of their meaning. On a terminal, lines that do not fit go on below.
 pub(crate) fn print_result(text: &str) {
-    let text = printable_lines(text);
-    let Some((word, rest)) = text.split_once(':').filter(|(word, _)| !word.contains('\n')) else {
-        return delivered(write(&text));
-    };
-    let tone = match word {
-        "CLEAN" | "SOUND" => Tone::Good,
-        "CLEAN, DEGRADED" | "COPIES DIFFER" | "INCOMPLETE" | "REPAIRED" => Tone::Warn,
-        "FINDINGS" | "DAMAGED" => Tone::Bad,
+    let result = text.split(':').next().filter(|word| !word.contains('\n'));
+    let tone = match result {
+        Some("CLEAN" | "SOUND") => Tone::Good,
+        Some("CLEAN, DEGRADED" | "COPIES DIFFER" | "INCOMPLETE" | "REPAIRED") => Tone::Warn,
+        Some("FINDINGS" | "DAMAGED") => Tone::Bad,
         _ => Tone::Plain,
     };
-    delivered(write(&format!("{}:{rest}", tone.paint(word, is_coloured()))));
+    let text = match result {
+        Some(_) if is_terminal() => {
+            let mut page = Page::of(columns(), false);
+            page.lines(text);
+            page.into_text()
+        }
+        _ => printable_lines(text),
+    };
+    let (word, rest) = text.split_at(result.filter(|word| text.starts_with(word)).map_or(0, str::len));
+    delivered(write(&format!("{}{rest}", tone.paint(word, is_coloured()))));
 }
 
 #[cfg(test)]

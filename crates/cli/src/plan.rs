@@ -174,7 +174,7 @@ impl Planned {
         row("network", &|m| m.network_bytes);
         row("PCIe in the data nodes", &|m| m.pcie_bytes);
         format!(
-            "One pass over {}: {data}+{parity} drives of {} on {}, chunks of {}, {} stripes a batch\n\n{}",
+            "One pass over {}: {data}+{parity} drives of {} on {},\nchunks of {}, {} stripes a batch\n\n{}",
             format_decimal(self.members.saturating_mul(self.drive)),
             format_decimal(self.drive),
             count(self.nodes, "data node"),

@@ -6,7 +6,7 @@ use pumice_executor::{Class, Consistency, Facts, Standing, Status, Way};
 use pumice_units::Role;
 use std::collections::BTreeSet;
 
-/// Why nodes make no parity of a volume over drives of this machine.
+/// Reason why nodes make no parity of a volume over drives of this machine.
 const HERE: &str = "its drives are of this machine, which makes the parity";
 
 const fn word(consistency: Consistency) -> &'static str {

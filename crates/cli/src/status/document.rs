@@ -1,4 +1,4 @@
-//! What `pumice status` knows, as one document: `docs/reference/json.md` has the fields. Both forms
+//! The document of `pumice status`: `docs/reference/json.md` has the fields. Both forms
 //! of the output are made from it.
 
 use serde::{Deserialize, Serialize};
@@ -110,7 +110,7 @@ pub(crate) struct Absent {
     pub(super) kept_out: Option<String>,
 }
 
-/// Where an array is.
+/// The place of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {

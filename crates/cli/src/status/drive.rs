@@ -14,7 +14,7 @@ const DOCUMENT: u64 = 1 << 20;
 /// Most characters of a serial number: ATA has 20, NVMe 20, SCSI's page 80h up to 252.
 const SERIAL: usize = 64;
 
-/// What a drive says of itself.
+/// Words of a drive on itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Said {
     pub(super) serial: Option<String>,

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_millis(900);
 /// Drives that are asked for their health, at most.
 const DRIVES: usize = 16;
 
-/// Where the answers come from.
+/// Places that answers come from.
 #[derive(Debug, Clone)]
 pub(super) struct Places {
     /// Folders with the sockets of all processes.

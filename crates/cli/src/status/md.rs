@@ -124,7 +124,7 @@ fn members(md: &Path, disks: u64) -> Vec<Member> {
     (0..disks).map(member).collect()
 }
 
-/// What the kernel does with the array, unless that is nothing.
+/// Work of the kernel on the array, if there is any.
 fn rebuild(md: &Path) -> Option<Rebuild> {
     let action = word(md.join("sync_action")).filter(|action| action != "idle")?;
     let completed = word(md.join("sync_completed")).unwrap_or_default();

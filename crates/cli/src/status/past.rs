@@ -1,4 +1,4 @@
-//! What the history says of arrays: their last passes, and places that are still damaged.
+//! The history of arrays: their last passes, and places that are still damaged.
 
 use super::document::{Alert, Damage, DamageOf, Pass};
 use pumice_history::{ArrayRow, Error, Event, FindingRow, Limit, PassRow, Reader, Time};
@@ -10,7 +10,7 @@ const PASSES: usize = 100;
 /// Findings of a pass that are looked at.
 const FINDINGS: usize = 5_000;
 
-/// What the history says.
+/// Contents of the history.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     pub(super) arrays: Vec<PastArray>,

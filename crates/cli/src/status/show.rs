@@ -18,7 +18,7 @@ const ERRORS: usize = 3;
 const MANY: u64 = 8;
 const SHARE: u64 = 80;
 
-/// What a person asked for.
+/// Choice of a person.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked<'a> {
     /// Names of arrays; none: all.
@@ -297,7 +297,9 @@ fn scrubs(document: &Document, array: &Array) -> String {
             let age = for_people(document.at.saturating_sub(pass.ended));
             format!("last complete pass {} ({age} ago), {}", local(pass.ended), pass.result.replace('_', " "))
         }
-        None if document.history.why.is_some() => "the history has no passes to tell".to_owned(),
+        None if document.history.why.is_some() && !document.history.missing => {
+            "the history has no passes to tell".to_owned()
+        }
         None => "no complete pass is known".to_owned(),
     };
     if array.condition == "rebuilding" { format!("wait until the rebuild has ended; {last}") } else { last }
@@ -431,7 +433,7 @@ fn places(damage: &Damage) -> Table {
     table
 }
 
-/// What is not about one array: alerts, who gave no answer, the monitor, the history.
+/// Lines that are not about one array: alerts, who gave no answer, the monitor, the history.
 fn footer(page: &mut Page, document: &Document, asked: Asked<'_>) {
     let mut lines: Vec<(&str, String)> = Vec::new();
     let of_all = asked.names.is_empty();

@@ -18,7 +18,7 @@ pub(crate) struct World {
     pub(crate) folder: tempfile::TempDir,
 }
 
-/// What a command said.
+/// Output of a command.
 pub(crate) struct Said {
     pub(crate) code: i32,
     pub(crate) text: String,
