@@ -7,7 +7,7 @@ use crate::page::Page;
 use crate::status::{HistoryFile, uuid_of_running};
 use crate::text::{print, print_json};
 use clap::Args;
-use pumice_history::{ArrayRow, ArrayUuid, DriveState, Limit, PassRow, Reader, Text, Time};
+use pumice_history::{ArrayRow, ArrayUuid, Count, DriveState, Limit, PassRow, Reader, Text, Time};
 use pumice_service::failure::Failure;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -284,9 +284,9 @@ pub(crate) fn health(args: &HealthArgs) -> Result<ExitCode, Failure> {
                 state: last.as_ref().map_or(DriveState::Unknown, |sample| sample.state).as_str(),
                 sampled: last.as_ref().map(|sample| seconds(sample.at)),
                 celsius: last.as_ref().and_then(|sample| sample.celsius),
-                media_errors: last.as_ref().and_then(|sample| sample.media_errors).map(|n| n.get()),
+                media_errors: last.as_ref().and_then(|sample| sample.media_errors).map(Count::get),
                 worn_percent: last.as_ref().and_then(|sample| sample.worn_percent),
-                power_on_hours: last.as_ref().and_then(|sample| sample.power_on_hours).map(|n| n.get()),
+                power_on_hours: last.as_ref().and_then(|sample| sample.power_on_hours).map(Count::get),
             });
         }
         match page.into_iter().last() {

@@ -115,7 +115,7 @@ impl Display {
             Kind::Quiet
         } else if stderr().is_terminal() {
             let bar = ProgressBar::new(0);
-            // The message is cut at the width of the terminal: a bar that wraps leaves lines behind.
+            // The message is cut at the width of the terminal: a bar that wraps leaves lines.
             let style = "{bar:16} {percent:>3}%  {wide_msg}";
             bar.set_style(ProgressStyle::with_template(style).expect("a template of known keys"));
             let waits = bar.clone();

@@ -122,7 +122,8 @@ fn damage<'p>(reader: &Reader, passes: impl Iterator<Item = &'p PassRow>) -> Res
             }
             // A pass that judged the stripe and does not name the place found it well, or has
             // repaired it.
-            !again && !(judged && (pass.first_stripe..pass.end_stripe).contains(&stripe))
+            let is_judged = judged && (pass.first_stripe..pass.end_stripe).contains(&stripe);
+            !(again || is_judged)
         });
         let ended = seconds(pass.ended);
         open.extend(found.into_iter().map(|finding| {
