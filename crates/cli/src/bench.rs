@@ -4,7 +4,7 @@ pub mod kernels;
 pub mod load;
 
 use crate::leaving;
-use crate::text::{print, print_json, table};
+use crate::text::{fitted, print, print_json};
 use clap::Args;
 use kernels::Candidate;
 use load::{Latency, Shape};
@@ -150,12 +150,12 @@ fn human(document: &Document) -> String {
             format!("{:.0} %", ratio_to_read * 100.0),
         ]);
     }
-    let mut out = table(&rows);
+    let mut out = fitted(&rows);
     if let Some(node) = &document.node {
         let head = ["node", "bytes", "depth", "commands/s", "GB/s", "p50 us", "p99 us", "max us"];
         let Latency { p50, p99, max, .. } = node.latency_us;
         out.push('\n');
-        out.push_str(&table(&[
+        out.push_str(&fitted(&[
             head.map(str::to_owned).to_vec(),
             vec![
                 "random read".to_owned(),

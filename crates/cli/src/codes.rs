@@ -70,4 +70,26 @@ mod tests {
             assert_eq!(help.matches(BEGIN).count(), 1, "{path}: {help}");
         }
     }
+
+    fn texts(command: &Command, out: &mut Vec<String>) {
+        let own = [command.get_after_help(), command.get_after_long_help(), command.get_long_about()];
+        out.extend(own.into_iter().flatten().map(ToString::to_string));
+        command.get_subcommands().for_each(|sub| texts(sub, out));
+    }
+
+    /// A line break within a sentence stays where it is on every terminal.
+    #[test]
+    fn exit_codes_are_not_broken_by_hand() {
+        let mut all = Vec::new();
+        texts(&in_help(crate::Pumice::command()), &mut all);
+        let codes = |text: &String| {
+            let (_, rest) = text.split_once(BEGIN)?;
+            Some(rest.split("\n\n").next().unwrap_or_default().trim_end().to_owned())
+        };
+        let codes: Vec<String> = all.iter().filter_map(codes).collect();
+        assert!(codes.len() > 30, "{}", codes.len());
+        for text in codes {
+            assert!(!text.contains('\n'), "{text:?}");
+        }
+    }
 }

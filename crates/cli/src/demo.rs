@@ -9,7 +9,7 @@ mod world;
 use crate::devices::{Placement, assemble_from, place};
 use crate::leaving::{self, TemporaryFolder};
 use crate::progress::Silent;
-use crate::text::{print, table};
+use crate::text::{fitted, print};
 use clap::Args;
 use damage::{Planted, plant};
 use pumice_host::Method;
@@ -148,7 +148,7 @@ fn show_findings(planted: &[Planted], outcomes: &[Outcome]) -> bool {
         row.push(kind.expected.to_owned());
         rows.push(row);
     }
-    print(&table(&rows));
+    print(&fitted(&rows));
     let places: usize = planted.iter().map(|kind| kind.places.len()).sum();
     let false_ones: usize = outcomes
         .iter()
@@ -180,7 +180,7 @@ fn ledgers(outcomes: &[Outcome]) -> String {
         if o.miss_bound == 0.0 { "0".to_owned() } else { format!("{:.0e}", o.miss_bound) }
     });
     row("seconds", &|o| format!("{:.2}", o.seconds));
-    table(&rows)
+    fitted(&rows)
 }
 
 /// Repairs, and checks again; tells whether only what cannot be located is left.

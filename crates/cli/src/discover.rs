@@ -1,6 +1,6 @@
 //! `pumice discover`.
 
-use crate::text::{print, print_json, table};
+use crate::text::{fitted, print, print_json};
 use clap::Args;
 use pumice_initiator::{ConnectOptions, DigestPolicy, discover};
 use pumice_nvme::spec::Nqn;
@@ -68,6 +68,6 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
     for subsystem in document.subsystems {
         rows.push(vec![subsystem.kind.to_owned(), subsystem.address, subsystem.port, subsystem.nqn]);
     }
-    print(&table(&rows));
+    print(&fitted(&rows));
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,8 @@
 //! `pumice drives`.
 
-use crate::text::{print, print_json, table};
+use crate::page::Page;
+use crate::table::{Cell, Column, Table, Tone};
+use crate::text::print_json;
 use clap::Args;
 use pumice_host::probe::DriveReader;
 use pumice_initiator::DigestPolicy;
@@ -82,15 +84,34 @@ pub(crate) fn run(args: &DrivesArgs) -> Result<ExitCode, Failure> {
         print_json(&document);
         return Ok(ExitCode::SUCCESS);
     }
-    let mut rows = vec![["drive", "size", "name", "array"].map(str::to_owned).to_vec()];
-    for drive in document.drives {
-        let array = match (&drive.array, &drive.problem) {
-            (Some(array), _) => format!("{} RAID-{} {}, {}", array.uuid, array.level, array.name, array.role),
-            (None, Some(problem)) => problem.clone(),
-            (None, None) => "-".to_owned(),
-        };
-        rows.push(vec![drive.nsid.to_string(), format_decimal(drive.size_bytes), drive.name, array]);
-    }
-    print(&table(&rows));
+    show(&document).print();
     Ok(ExitCode::SUCCESS)
+}
+
+fn show(document: &Document) -> Page {
+    let columns = [
+        Column::right("drive"),
+        Column::right("size"),
+        Column::left("name").wrapping(1),
+        Column::left("array").wrapping(2),
+    ];
+    let mut table = Table::new(columns);
+    for drive in &document.drives {
+        let array = match (&drive.array, &drive.problem) {
+            (Some(array), _) => Cell::from(format!(
+                "{} RAID-{}, {}, {}",
+                if array.name.is_empty() { "(no name)" } else { &array.name },
+                array.level,
+                array.role,
+                array.uuid
+            )),
+            (None, Some(problem)) => Cell::toned(problem, Tone::Bad),
+            (None, None) => Cell::from("-"),
+        };
+        let begin = [drive.nsid.to_string(), format_decimal(drive.size_bytes), drive.name.clone()];
+        table.row(begin.into_iter().map(Cell::from).chain([array]));
+    }
+    let mut page = Page::new();
+    page.table(&table);
+    page
 }

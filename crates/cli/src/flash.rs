@@ -1,6 +1,7 @@
 //! `pumice flash`: flash drives in files or on devices that no node serves.
 
 use crate::leaving;
+use crate::page::print_result;
 use crate::text::{count, print, print_json};
 use clap::{Args, Subcommand};
 use pumice_flashdrive::{
@@ -300,7 +301,7 @@ fn check_text(check: &Check) -> String {
     let mut text = format!("  {} read", count(u64::from(check.pages_read), "page"));
     text += &format!(", {} damaged\n", check.damaged_pages);
     for damage in &check.damaged {
-        text += &format!("    at {}: {}\n", damage.offset_bytes, damage.error);
+        text += &format!("    at {} of the drive: {}\n", damage.offset_bytes, damage.error);
     }
     if check.damaged_pages > check.damaged.len() {
         text += &format!("    and {} more\n", check.damaged_pages - check.damaged.len());
@@ -349,7 +350,13 @@ fn show(document: &Document, found: &Examined, json: bool) {
     if json {
         print_json(document);
     } else {
-        print(&human(document, found));
+        let result = match document.check.as_ref().map(|check| check.result) {
+            None => String::new(),
+            Some("sound") => "SOUND: nothing is wrong\n".to_owned(),
+            Some("repaired") => "REPAIRED: what was wrong is mended, or given up\n".to_owned(),
+            Some(_) => "DAMAGED: something is wrong, and is named below\n".to_owned(),
+        };
+        print_result(&(result + &human(document, found)));
     }
 }
 

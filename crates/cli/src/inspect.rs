@@ -1,8 +1,10 @@
 //! `pumice inspect`.
 
 use crate::access::metadata;
+use crate::page::Page;
 use crate::running::{Running, running};
-use crate::text::{print, print_json, table};
+use crate::table::{Cell, Column, Table};
+use crate::text::print_json;
 use clap::Args;
 use pumice_raid::assembly::{Note, State};
 use pumice_raid::{InspectReport, Metadata, Uuid};
@@ -16,7 +18,6 @@ use pumice_service::say::say;
 use pumice_units::{format_binary, format_decimal};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -24,7 +25,7 @@ use std::process::ExitCode;
 /// cannot be checked.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 every array can be checked, 1 an array cannot be checked, 2 a device has no valid superblock, or\nthe report could not be written."
+    after_help = "Exit codes: 0 every array can be checked, 1 an array cannot be checked, 2 a device has no valid superblock, or the report could not be written."
 )]
 pub(crate) struct InspectArgs {
     /// Block devices or image files; /dev/mdX for all members of a running array;
@@ -131,11 +132,18 @@ pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
         ask_who_runs(&mut report, hosts.as_deref());
         reports.push(report);
     }
+    let arrays: Vec<ArrayDocument> = reports.iter().map(ArrayDocument::from).collect();
     if args.json {
-        let arrays = reports.iter().map(ArrayDocument::from).collect();
         print_json(&Document { arrays, problems: problems.clone() });
     } else {
-        print(&reports.iter().map(human).collect::<Vec<_>>().join("\n"));
+        let mut page = Page::new();
+        for (number, array) in arrays.iter().enumerate() {
+            if number > 0 {
+                page.blank();
+            }
+            human(&mut page, array);
+        }
+        page.print();
     }
     for problem in &problems {
         say(&problem.to_string());
@@ -167,48 +175,50 @@ fn ask_who_runs(report: &mut InspectReport, hosts: Option<&str>) {
     report.notes.push(who);
 }
 
-fn human(report: &InspectReport) -> String {
-    let mut out = String::new();
-    let missing = report.members.iter().filter(|m| m.role.is_some() && m.device.is_none()).count();
-    let _ = write!(out, "RAID-{}", report.level.number());
-    if let Some(layout) = report.layout {
-        let _ = write!(out, " {layout}");
+fn human(page: &mut Page, array: &ArrayDocument) {
+    let missing = array.members.iter().filter(|m| m.role.is_some() && m.device.is_none()).count();
+    let layout = array.layout.as_ref().map_or(String::new(), |layout| format!(" {layout}"));
+    let members = usize::from(array.raid_disks);
+    page.line(&format!(
+        "RAID-{}{layout}, {}, {} of {members} members: {}",
+        array.level,
+        format_decimal(array.size_bytes),
+        members - missing.min(members),
+        array.state,
+    ));
+    if !array.name.is_empty() {
+        page.field("name", &array.name);
     }
-    let _ = writeln!(
-        out,
-        ", {}, {} of {} members: {}",
-        format_decimal(report.size_bytes),
-        usize::from(report.raid_disks) - missing.min(usize::from(report.raid_disks)),
-        report.raid_disks,
-        report.state,
-    );
-    if !report.name.is_empty() {
-        let _ = writeln!(out, "name      {}", report.name);
+    page.field("uuid", &array.uuid);
+    page.field("metadata", &format!("{}, {} events", array.metadata, array.events));
+    if array.chunk_bytes > 0 {
+        page.field("chunk", &format_binary(array.chunk_bytes));
     }
-    let _ = writeln!(out, "uuid      {}", report.uuid);
-    let _ = writeln!(out, "metadata  {}, {} events", report.metadata, report.events);
-    if report.chunk_bytes > 0 {
-        let _ = writeln!(out, "chunk     {}", format_binary(report.chunk_bytes));
-    }
-    let mut rows: Vec<Vec<String>> =
-        vec![["member", "state", "events", "data at", "device"].map(str::to_owned).to_vec()];
-    for member in &report.members {
+    let columns = [
+        Column::left("member"),
+        Column::left("state"),
+        Column::right("events"),
+        Column::right("data at"),
+        Column::left("device").wrapping(1),
+    ];
+    let mut table = Table::new(columns);
+    for member in &array.members {
         let dash = || "-".to_owned();
-        rows.push(vec![
+        let cells = [
             member.role.map_or_else(dash, |role| role.to_string()),
-            member.state.to_string(),
+            member.state.clone(),
             member.events.map_or_else(dash, |e| e.to_string()),
             member.data_offset_bytes.map_or_else(dash, format_binary),
             member.device.clone().unwrap_or_else(dash),
-        ]);
+        ];
+        table.row(cells.map(Cell::from));
     }
-    out.push('\n');
-    out.push_str(&table(&rows));
-    for problem in &report.problems {
-        let _ = writeln!(out, "problem: {problem}");
+    page.blank();
+    page.table(&table);
+    for problem in &array.problems {
+        page.line(&format!("problem: {problem}"));
     }
-    for note in &report.notes {
-        let _ = writeln!(out, "note: {note}");
+    for note in &array.notes {
+        page.line(&format!("note: {note}"));
     }
-    out
 }

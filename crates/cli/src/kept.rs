@@ -1,6 +1,8 @@
 //! `pumice kept`: lists the blocks that recovery overwrote, and puts them back.
 
+use crate::page::Page;
 use crate::protect::{Places, medium, open, places};
+use crate::table::{Cell, Column, Table, Tone};
 use crate::text::{count, print};
 use clap::{Args, Subcommand};
 use pumice_node::serve::DriveSource;
@@ -114,20 +116,31 @@ fn fail(places: &Places<'_>, error: &dyn std::fmt::Display) -> Failure {
 fn list(places: &Places<'_>) -> Result<(), Failure> {
     let contents = TagFile::look_kept(medium(places.tags)?).map_err(|error| fail(places, &error))?;
     let kept = count(contents.kept.len() as u64, "kept block");
-    let mut text = format!("{}: {kept}\n", places.drive.display());
+    let columns = [
+        Column::right("number"),
+        Column::left("when"),
+        Column::right("block"),
+        Column::left("why").wrapping(1),
+    ];
+    let mut table = Table::new(columns);
     for kept in &contents.kept {
         let why = match kept.why {
             Why::Recovery => "written again after a crash",
             Why::PutBack => "another kept block was put back there",
             Why::Log => "from the log, which was not written over it because the tags were stale",
         };
-        let time = format_date(kept.time);
-        text += &format!("  {}  {time}  block {}: {why}\n", kept.slot, kept.block);
+        let cells = [kept.slot.to_string(), format_date(kept.time), kept.block.to_string(), why.to_owned()];
+        table.row(cells.map(Cell::from));
     }
     for slot in &contents.damaged {
-        text += &format!("  {slot}  damaged\n");
+        table.row([Cell::from(slot.to_string()), "-".into(), "-".into(), Cell::toned("damaged", Tone::Bad)]);
     }
-    print(&text);
+    let mut page = Page::new();
+    page.line(&format!("{}: {kept}", places.drive.display()));
+    if !table.is_empty() {
+        page.table(&table);
+    }
+    page.print();
     Ok(())
 }
 

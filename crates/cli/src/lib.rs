@@ -14,12 +14,14 @@ mod discover;
 mod doctor;
 mod drives;
 mod flash;
+mod history;
 mod inspect;
 mod kept;
 pub mod leaving;
 mod log;
 mod node;
 pub mod node_processes;
+pub mod page;
 #[cfg(test)]
 mod paired;
 pub mod plan;
@@ -28,7 +30,9 @@ mod protect;
 mod repairs;
 mod running;
 pub mod scrub;
+mod status;
 pub mod system;
+pub mod table;
 pub mod text;
 mod volume;
 
@@ -53,6 +57,16 @@ struct Pumice {
 enum Command {
     /// Check an array, locate damage, name the damaged member, and optionally repair it
     Scrub(scrub::ScrubArgs),
+    /// Show what runs on this machine, and what needs you
+    Status(status::StatusArgs),
+    /// List passes over arrays, the last one first
+    History(history::HistoryArgs),
+    /// Show what a pass found
+    Report(history::ReportArgs),
+    /// Show how drives were when they were last asked
+    Health(history::HealthArgs),
+    /// Copy the history to a folder
+    Backup(history::BackupArgs),
     /// Show the arrays that devices belong to
     Inspect(inspect::InspectArgs),
     /// List, show, undo or delete repairs
@@ -146,6 +160,11 @@ pub fn run<P: CommandFactory + FromArgMatches>(
 pub fn main() -> ExitCode {
     run(|Pumice { command }| match command {
         Command::Scrub(args) => scrub(&args),
+        Command::Status(args) => status::run(&args),
+        Command::History(args) => history::list(&args),
+        Command::Report(args) => history::report(&args),
+        Command::Health(args) => history::health(&args),
+        Command::Backup(args) => history::backup(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Repairs(args) => repairs::run(&args),
         Command::Plan(args) => plan::run(&args),

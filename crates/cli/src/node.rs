@@ -68,7 +68,7 @@ All options can be given in a file instead, with --config:
     rate = \"200MB\"                      # per second, from each drive
     window = [\"22:00-06:00\"]            # local time
 
-Exit codes: 0 stopped, 2 could not run, 3 a part of the node, a drive or its tag file failed, a drive
+Exit codes: 0 stopped, 2 could not run, 3 a part of the node, a drive or its tag file failed, a drive \
 did not come back, or a signal came before the node was ready.")]
 pub(crate) struct NodeArgs {
     /// Read the complete configuration from this file

@@ -2,7 +2,7 @@
 
 mod volume;
 
-use crate::text::{count, print, print_json, table};
+use crate::text::{count, fitted, print, print_json};
 use clap::Args;
 use pumice_host::Method;
 use pumice_host::plan::{Batches, PassShape, actual};
@@ -174,13 +174,13 @@ impl Planned {
         row("network", &|m| m.network_bytes);
         row("PCIe in the data nodes", &|m| m.pcie_bytes);
         format!(
-            "One pass over {}: {data}+{parity} drives of {} on {}, chunks of {}, {} stripes a batch\n\n{}",
+            "One pass over {}: {data}+{parity} drives of {} on {},\nchunks of {}, {} stripes a batch\n\n{}",
             format_decimal(self.members.saturating_mul(self.drive)),
             format_decimal(self.drive),
             count(self.nodes, "data node"),
             pumice_units::format_binary(self.chunk),
             self.batch,
-            table(&rows),
+            fitted(&rows),
         )
     }
 
@@ -224,7 +224,7 @@ fn by_place(methods: &[MethodLines]) -> String {
         let cells = methods.iter().filter_map(|m| m.ledger.as_ref()).map(|l| terabytes(l[place] as f64));
         rows.push(std::iter::once(place.label().to_owned()).chain(cells).collect());
     }
-    format!("\nWhat this program moves, by place:\n\n{}", table(&rows))
+    format!("\nWhat this program moves, by place:\n\n{}", fitted(&rows))
 }
 
 /// Runs the command.

@@ -1,5 +1,6 @@
 //! The progress of a pass: a bar on a terminal, plain lines otherwise, nothing with `-q`.
 
+use crate::daytime::next_opening;
 use indicatif::{ProgressBar, ProgressStyle};
 use pumice_host::finding::Finding;
 use pumice_host::pass::{Observer, Progress};
@@ -10,10 +11,10 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Time between two lines if there is no terminal.
+/// The shortest time between two lines if there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// The longest time without a line while a pass waits.
+/// The longest time without a line: while a pass waits, or while it does less than 1 %.
 const LONGEST_SILENCE: Duration = Duration::from_secs(600);
 
 /// Shows progress on standard error.
@@ -23,8 +24,8 @@ pub(crate) struct Display {
 
 enum Kind {
     Quiet,
-    Bar(ProgressBar),
-    Lines { began: Instant, bytes_before: Option<u64>, last: Instant, watch: Watch },
+    Bar(ProgressBar, Watch),
+    Lines { began: Instant, bytes_before: Option<u64>, last: Instant, percent: u64, watch: Watch },
 }
 
 /// Says that the pass waits when it has done nothing for [`LINE_EVERY`]: a batch of stripes can
@@ -73,38 +74,77 @@ impl Drop for Watch {
     }
 }
 
-/// The word for a pass that has done nothing for a while.
-fn tell_that_it_waits(elapsed: Duration) {
-    line(&format!(
-        "waiting for reads: no stripe was done for {} s; a pace (--rate, --slowdown, --window or the nodes' own) \
-         holds them back, or drives are slow",
-        elapsed.as_secs()
-    ));
+/// Windows in which a pass reads, in UTC.
+type Windows = Vec<(u32, u32)>;
+
+/// The words for a pass that has done nothing for a while.
+fn waiting(windows: &Windows, elapsed: Duration) -> String {
+    match next_opening(windows) {
+        Some((time, seconds)) => format!("waiting for {time} (in {})", for_people(u64::from(seconds))),
+        None => format!(
+            "waiting for reads: no stripe was done for {} s; a pace (--rate, --slowdown, --window or the nodes' own) \
+             holds them back, or drives are slow",
+            elapsed.as_secs()
+        ),
+    }
+}
+
+/// The same on the line of a bar, which has little room.
+fn waiting_briefly(windows: &Windows, elapsed: Duration) -> String {
+    match next_opening(windows) {
+        Some(_) => waiting(windows, elapsed),
+        None => format!("waiting for reads, for {}", for_people(elapsed.as_secs())),
+    }
+}
+
+/// A time in the unit that people would use: `40 s`, `12 min`, `9 h`, `3 d`.
+pub(crate) fn for_people(seconds: u64) -> String {
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..=7_199 => format!("{} min", (seconds + 30) / 60),
+        7_200..=172_799 => format!("{} h", (seconds + 1_800) / 3_600),
+        _ => format!("{} d", (seconds + 43_200) / 86_400),
+    }
 }
 
 impl Display {
-    pub(crate) fn new(quiet: bool) -> Self {
+    /// The display of a pass that reads in these windows, which are in UTC.
+    pub(crate) fn new(quiet: bool, windows: Vec<(u32, u32)>) -> Self {
         let now = Instant::now();
         let kind = if quiet {
             Kind::Quiet
         } else if stderr().is_terminal() {
             let bar = ProgressBar::new(0);
-            let style = "{bar:30} {percent:>3}%  {msg}  {elapsed} (about {eta} left)";
+            // The message is cut at the width of the terminal: a bar that wraps leaves lines.
+            let style = "{bar:16} {percent:>3}%  {wide_msg}";
             bar.set_style(ProgressStyle::with_template(style).expect("a template of known keys"));
-            Kind::Bar(bar)
+            let waits = bar.clone();
+            if next_opening(&windows).is_some() {
+                waits.set_message(waiting_briefly(&windows, Duration::ZERO));
+            }
+            let tell = move |elapsed| waits.set_message(waiting_briefly(&windows, elapsed));
+            Kind::Bar(bar, Watch::new(LINE_EVERY, tell))
         } else {
-            let watch = Watch::new(LINE_EVERY, tell_that_it_waits);
-            Kind::Lines { began: now, bytes_before: None, last: now, watch }
+            if next_opening(&windows).is_some() {
+                line(&waiting(&windows, Duration::ZERO));
+            }
+            let watch = Watch::new(LINE_EVERY, move |elapsed| line(&waiting(&windows, elapsed)));
+            Kind::Lines { began: now, bytes_before: None, last: now, percent: 0, watch }
         };
         Self { kind }
     }
 
     /// Removes the bar.
     pub(crate) fn finish(&self) {
-        if let Kind::Bar(bar) = &self.kind {
+        if let Kind::Bar(bar, _) = &self.kind {
             bar.finish_and_clear();
         }
     }
+}
+
+/// Returns whether a line is due: one for each 1 %, and one in 10 min.
+fn is_due(since_last: Duration, is_further: bool) -> bool {
+    since_last >= LONGEST_SILENCE || (is_further && since_last >= LINE_EVERY)
 }
 
 fn words(progress: &Progress, rate: f64) -> String {
@@ -119,7 +159,8 @@ impl Observer for Display {
     fn progress(&mut self, progress: &Progress) {
         match &mut self.kind {
             Kind::Quiet => {}
-            Kind::Bar(bar) => {
+            Kind::Bar(bar, watch) => {
+                watch.progress();
                 if bar.length() != Some(progress.of_stripes) {
                     bar.set_length(progress.of_stripes);
                     // A resumed pass: earlier runs do not count in the rate.
@@ -128,13 +169,16 @@ impl Observer for Display {
                 }
                 bar.set_position(progress.stripes);
                 let per_stripe = progress.bytes as f64 / progress.stripes.max(1) as f64;
-                bar.set_message(words(progress, bar.per_sec() * per_stripe));
+                let left = for_people(bar.eta().as_secs());
+                let words = words(progress, bar.per_sec() * per_stripe);
+                bar.set_message(format!("{words}, about {left} left"));
             }
-            Kind::Lines { began, bytes_before, last, watch } => {
+            Kind::Lines { began, bytes_before, last, percent, watch } => {
                 watch.progress();
                 let before = *bytes_before.get_or_insert(progress.bytes);
-                if last.elapsed() >= LINE_EVERY {
-                    *last = Instant::now();
+                let now = progress.stripes * 100 / progress.of_stripes.max(1);
+                if is_due(last.elapsed(), now > *percent) {
+                    (*last, *percent) = (Instant::now(), now);
                     let seconds = began.elapsed().as_secs_f64();
                     let rate = (progress.bytes - before) as f64 / seconds;
                     let per_second = (progress.bytes - before) as f64 / progress.bytes.max(1) as f64
@@ -143,9 +187,9 @@ impl Observer for Display {
                     let left =
                         (progress.of_stripes - progress.stripes) as f64 / per_second.max(f64::MIN_POSITIVE);
                     line(&format!(
-                        "{:>3}%  {}, about {left:.0} s left",
-                        progress.stripes * 100 / progress.of_stripes.max(1),
-                        words(progress, rate)
+                        "{now:>3}%  {}, about {} left",
+                        words(progress, rate),
+                        for_people(left as u64)
                     ));
                 }
             }
@@ -159,7 +203,7 @@ impl Observer for Display {
     fn note(&mut self, note: &str) {
         match &self.kind {
             Kind::Quiet => {}
-            Kind::Bar(bar) => bar.suspend(|| say(note)),
+            Kind::Bar(bar, _) => bar.suspend(|| say(note)),
             Kind::Lines { .. } => say(note),
         }
     }
@@ -177,6 +221,23 @@ impl Observer for Silent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_is_due_for_each_percent_and_each_ten_minutes() {
+        let seconds = Duration::from_secs;
+        assert!(!is_due(seconds(9), true), "a fast pass makes no flood");
+        assert!(is_due(seconds(10), true) && !is_due(seconds(599), false) && is_due(seconds(600), false));
+    }
+
+    #[test]
+    fn a_pass_outside_its_windows_says_what_it_waits_for() {
+        // Windows of one minute, one of them in nine hours from now.
+        let since_1970 = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
+        let opens = (since_1970.unwrap().as_secs() as u32 + 9 * 3600) % 86_400;
+        let words = waiting(&vec![(opens, (opens + 60) % 86_400)], Duration::from_secs(20));
+        assert!(words.starts_with("waiting for ") && words.ends_with(" (in 9 h)"), "{words}");
+        assert!(waiting(&vec![(0, 86_400)], Duration::from_secs(20)).contains("for 20 s"));
+    }
 
     #[test]
     fn a_pass_that_does_nothing_says_so_and_one_that_goes_on_does_not() {

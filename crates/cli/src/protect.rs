@@ -216,6 +216,7 @@ fn report(places: &Places<'_>, found: &Adopted, device: &TaggedDevice) {
     );
     if let Some(first) = found.first_differs {
         text += &format!("  the first that differs is block {first}; it was left as it is\n");
+        text += "  each of them: pumice scrub --drives, with the drive written as here\n";
     }
     if found.unchecked > 0 {
         let count = found.unchecked;

@@ -4,6 +4,7 @@ mod show;
 
 use crate::access::metadata;
 use crate::devices::{Placement, assemble_of, place};
+use crate::page::Page;
 use crate::text::{print, print_json};
 use clap::{Args, Subcommand};
 use pumice_host::date;
@@ -54,9 +55,10 @@ enum Action {
     },
     /// Put back the bytes that repairs replaced, the newest repair first
     #[command(
-        after_help = "An undo is refused, and nothing is written, unless every range still reads as the repair left it, and the other members' bytes of those
-rows are what they were. The array must not be assembled; drives of nodes are held meanwhile. Sectors that the drive had
-lost keep what the repair wrote. An undo is kept like a repair, and can be undone."
+        after_help = "An undo is refused, and nothing is written, unless every range still reads as the repair left it, \
+and the other members' bytes of those rows are what they were. The array must not be assembled; \
+drives of nodes are held meanwhile. Sectors that the drive had lost keep what the repair wrote. An \
+undo is kept like a repair, and can be undone."
     )]
     Undo {
         /// The number of one repair
@@ -143,10 +145,13 @@ fn list(args: &RepairsArgs) -> Result<ExitCode, Failure> {
             entries.push((array, id, entry.map_err(|error| error.to_string())));
         }
     }
+    let lines = show::list(&entries);
     if args.json {
-        print_json(&show::document(&entries));
+        print_json(&show::document(&lines));
     } else {
-        print(&show::lines(&entries));
+        let mut page = Page::new();
+        show::lines(&mut page, &lines);
+        page.print();
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -154,10 +159,13 @@ fn list(args: &RepairsArgs) -> Result<ExitCode, Failure> {
 fn show(args: &RepairsArgs, id: EntryId) -> Result<ExitCode, Failure> {
     let (array, archive) = one_array(args)?;
     let entry = archive.read(id)?.ok_or_else(|| none(id))?;
+    let repair = show::one(array, &entry);
     if args.json {
-        print_json(&show::one(array, &entry));
+        print_json(&repair);
     } else {
-        print(&show::paragraph(array, &entry));
+        let mut page = Page::new();
+        show::paragraph(&mut page, &repair);
+        page.print();
     }
     Ok(ExitCode::SUCCESS)
 }

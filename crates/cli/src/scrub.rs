@@ -3,16 +3,17 @@
 mod args;
 mod drives;
 mod heal;
-mod human;
+pub(crate) mod human;
 mod orders;
 
 pub use args::{ScrubArgs, Study};
 
 use crate::devices::{assemble_of, place, taken_into_use};
+use crate::page::print_result;
 use crate::progress::Display;
 use crate::running::{Running, running};
 use crate::system::on_signals;
-use crate::text::{json_text, print};
+use crate::text::json_text;
 use pumice_host::finding::Finding;
 use pumice_host::pass::{Observer, Progress, Retry, StopReason};
 use pumice_host::report::Report;
@@ -70,7 +71,7 @@ impl Scrubbed {
             (Some(file), Some(document)) => file.write(document),
             _ => Ok(()),
         };
-        print(&self.output);
+        print_result(&self.output);
         written.map(|()| ExitCode::from(self.exit))
     }
 }
@@ -268,7 +269,7 @@ fn attempt(args: &ScrubArgs, command: &mut Command, again: bool) -> Result<Scrub
     command.control.knows(&uuid, target.array().name(), is_saved, sees_others);
     command.listen(&uuid)?;
     let stop = command.control.begin();
-    let mut shown = Shown { display: Display::new(args.quiet), control: &command.control };
+    let mut shown = Shown { display: Display::new(args.quiet, options.pace.windows.clone()), control: &command.control };
     let outcome = run_pass(&target, state.as_ref(), &options, &mut shown, &stop);
     shown.display.finish();
     let mut outcome = outcome?;

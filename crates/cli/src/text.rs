@@ -1,6 +1,7 @@
 //! Text on standard output.
 
 use crate::system::stdout_was_closed;
+use crate::table::{Cell, Column, Table, columns};
 use pumice_service::say::say;
 pub use pumice_service::words::count;
 use pumice_units::{is_shown, printable_lines};
@@ -49,10 +50,24 @@ pub fn print_json(document: &impl serde::Serialize) {
     print(&json_text(document));
 }
 
+/// Writes a JSON document on one line.
+pub(crate) fn print_json_line(document: &impl serde::Serialize) {
+    let plain = serde_json::to_string(document).expect("plain data has a JSON form");
+    print(&escaped(&plain));
+}
+
+/// Empties the screen of a terminal (ECMA-48, CUP and ED).
+pub(crate) fn clear() {
+    delivered(write("\x1b[H\x1b[2J"));
+}
+
 /// A document as [`print_json`] prints it. Characters that a terminal does not show, which only
 /// texts have, are written by number: the document is the same.
 pub(crate) fn json_text(document: &impl serde::Serialize) -> String {
-    let plain = serde_json::to_string_pretty(document).expect("plain data has a JSON form");
+    escaped(&serde_json::to_string_pretty(document).expect("plain data has a JSON form"))
+}
+
+fn escaped(plain: &str) -> String {
     let mut text = String::with_capacity(plain.len() + 1);
     for c in plain.chars() {
         if c == '\n' || is_shown(c) {
@@ -65,32 +80,28 @@ pub(crate) fn json_text(document: &impl serde::Serialize) -> String {
     text
 }
 
-/// A table: columns as wide as their widest cell, the first left-aligned, the others right-aligned,
-/// two spaces between.
+/// A table of any width: the first row has the heads; the first column is words, the others are
+/// numbers.
 pub fn table(rows: &[Vec<String>]) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    of_numbers(rows).text(usize::MAX, false)
+}
+
+/// The same, no wider than the terminal, or than 80 columns if there is none.
+pub fn fitted(rows: &[Vec<String>]) -> String {
+    of_numbers(rows).text(columns(), false)
+}
+
+fn of_numbers(rows: &[Vec<String>]) -> Table {
+    let heads = rows.first().into_iter().flatten().enumerate();
+    let column = |(i, head): (usize, &String)| match i {
+        0 => Column::left(head).wrapping(1),
+        _ => Column::right(head),
     };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut out = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (i, cell) in row.iter().enumerate() {
-            let pad = " ".repeat(widths[i] - cell.chars().count());
-            if i == 0 {
-                line.push_str(cell);
-                line.push_str(&pad);
-            } else {
-                line.push_str("  ");
-                line.push_str(&pad);
-                line.push_str(cell);
-            }
-        }
-        out.push_str(line.trim_end());
-        out.push('\n');
+    let mut table = Table::new(heads.map(column));
+    for row in rows.iter().skip(1) {
+        table.row(row.iter().map(Cell::from));
     }
-    out
+    table
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub(crate) enum VolumeCommand {
 /// Lists volumes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: 0 all answered, 2 could not run, or a process that serves a volume did not answer: its
+Exit codes: 0 all answered, 2 could not run, or a process that serves a volume did not answer: its \
 socket is named, and the others are listed.")]
 pub(crate) struct ListArgs {
     #[command(flatten)]

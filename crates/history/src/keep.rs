@@ -100,7 +100,7 @@ impl Reader {
         }
         let done = self.copy(&temporary).and_then(|()| {
             File::open(&temporary).and_then(|file| file.sync_all()).map_err(place::failed(&temporary))?;
-            fs::rename(&temporary, &made).map_err(place::failed(&made))?;
+            place::name_new(&temporary, &made)?;
             place::sync_folder(folder)
         });
         if done.is_err() {

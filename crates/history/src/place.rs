@@ -103,6 +103,16 @@ pub(crate) fn make_file(path: &Path) -> Result<(), Error> {
     sync_folder(folder(path))
 }
 
+/// Gives a finished file its name, and never replaces a file that came there meanwhile: by
+/// `renameat2` with `RENAME_NOREPLACE`, or a link where the file system knows no such rename.
+///
+/// # Errors
+/// If there is such a file; the finished one is removed then.
+pub(crate) fn name_new(temporary: &Path, name: &Path) -> Result<(), Error> {
+    let file = tempfile::TempPath::try_from_path(temporary).map_err(failed(temporary))?;
+    file.persist_noclobber(name).map_err(|refused| failed(name)(refused.error))
+}
+
 /// Sets a damaged database aside: its journal first, because a new database beside the journal of
 /// the old one would be rolled back with bytes of the old one. Returns the new path.
 pub(crate) fn set_aside(path: &Path) -> Result<PathBuf, Error> {
@@ -126,4 +136,25 @@ pub(crate) fn set_aside(path: &Path) -> Result<PathBuf, Error> {
     fs::rename(path, &kept).map_err(failed(path))?;
     sync_folder(folder(path))?;
     Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_came_meanwhile_is_not_replaced() {
+        let folder = tempfile::tempdir().expect("made");
+        let (temporary, name) = (folder.path().join(".new.tmp"), folder.path().join("new"));
+        fs::write(&temporary, "ours").expect("written");
+        fs::write(&name, "theirs").expect("written");
+        let refused = name_new(&temporary, &name).expect_err("there is a file");
+        assert!(matches!(refused, Error::Io { ref path, .. } if *path == name), "{refused}");
+        assert_eq!(fs::read_to_string(&name).expect("read"), "theirs");
+        fs::remove_file(&name).expect("removed");
+        fs::write(&temporary, "ours").expect("written");
+        name_new(&temporary, &name).expect("named");
+        assert_eq!(fs::read_to_string(&name).expect("read"), "ours");
+        assert!(!temporary.exists());
+    }
 }

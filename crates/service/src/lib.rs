@@ -14,6 +14,7 @@ pub mod folder;
 pub mod identity;
 mod lines;
 mod listener;
+pub mod look;
 pub mod members;
 pub mod name;
 pub mod notify;

@@ -6,6 +6,9 @@ use pumice_executor::{Class, Consistency, Facts, Standing, Status, Way};
 use pumice_units::Role;
 use std::collections::BTreeSet;
 
+/// Reason why nodes make no parity of a volume over drives of this machine.
+const HERE: &str = "its drives are of this machine, which makes the parity";
+
 const fn word(consistency: Consistency) -> &'static str {
     match consistency {
         Consistency::Log => "log",
@@ -61,6 +64,7 @@ pub fn document(status: &Status, served: Option<Served>) -> Volume {
     let gone: BTreeSet<Role> = status.missing.iter().copied().chain(also_lost).collect();
     let survives = usize::from(status.facts.survives).saturating_sub(gone.len());
     let members = members(status, &lost);
+    let far = members.iter().any(|m| m.device.as_ref().is_some_and(|device| device.starts_with("nvme://")));
     let here = members.iter().filter(|m| m.state == "in_sync");
     let here = here.filter_map(|m| Some((Role(m.role), m.device.clone()?)));
     let nodes = nodes_survived(here, survives, |lost| status.facts.corrects(&(lost | &gone))).0;
@@ -93,7 +97,7 @@ pub fn document(status: &Status, served: Option<Served>) -> Volume {
         },
         parity: Parity {
             by_nodes: status.near.is_ok(),
-            why: status.near.as_ref().err().cloned(),
+            why: status.near.as_ref().err().map(|why| if far { why.clone() } else { HERE.to_owned() }),
             near_writes: status.near_writes,
             far_writes: status.far_writes,
             ways: status.ways.as_ref().map(|ways| ways.iter().map(work).collect()),

@@ -7,7 +7,7 @@ use super::{NODES, assemble_world};
 use crate::devices::{Placement, assemble_from, place};
 use crate::node_processes::start_nodes;
 use crate::progress::Silent;
-use crate::text::{print, print_json, table};
+use crate::text::{fitted, print, print_json};
 use pumice_host::Method;
 use pumice_host::finding::Finding;
 use pumice_host::scrub::{Options, Outcome, run as run_pass};
@@ -139,7 +139,7 @@ fn human(document: &Document) -> String {
     }
     format!(
         "{}\nTen kinds of damage planted: {} findings by each method over the network, {} as in one process.\n",
-        table(&rows),
+        fitted(&rows),
         document.findings,
         if document.same_findings { "the same" } else { "NOT the same" },
     )

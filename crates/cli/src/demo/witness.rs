@@ -3,7 +3,7 @@
 use super::world::{ARRAY, CHUNK, World};
 use crate::devices::{Placement, assemble_from, place};
 use crate::progress::Silent;
-use crate::text::{print, table};
+use crate::text::{fitted, print};
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options as FileOptions};
 use pumice_host::finding::{Certainty, Verdict};
 use pumice_host::repair::RepairPolicy;
@@ -59,7 +59,7 @@ pub(super) fn show(folder: &Path) -> Result<bool, Failure> {
     ] {
         rows.push(vec![what.to_owned(), alone.to_owned(), verdict(stripe)]);
     }
-    print(&table(&rows));
+    print(&fitted(&rows));
     let proven = |stripe, verdict| {
         let is = |f: &&pumice_host::finding::Finding| {
             f.stripe == stripe && f.verdict == verdict && f.certainty == Certainty::Proven

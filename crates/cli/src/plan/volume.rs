@@ -1,7 +1,7 @@
 //! `pumice plan --write`: the bytes that a volume moves over links.
 
 use super::PlanArgs;
-use crate::text::{count, print, print_json, table};
+use crate::text::{count, fitted, print, print_json};
 use clap::ValueEnum;
 use pumice_executor::{Links, PlanSpec, Work, plan};
 use pumice_raid::layout::{Layout, Level};
@@ -140,6 +140,6 @@ fn human(document: &Document) -> String {
             format!("{:.4}", line.node_to_node),
         ]);
     }
-    out.push_str(&table(&rows));
+    out.push_str(&fitted(&rows));
     out
 }

@@ -53,8 +53,8 @@ plan` shows how many bytes a pass moves.
 
 Environment: PUMICE_IO_ENGINE=uring|threads|inline selects how reads are issued.
 
-Exit codes: 0 clean, 1 findings (also when repaired), 2 could not run or could not write its report,
-3 interrupted or incomplete, 4 nothing but copies of a mirror that differ, which may be so without
+Exit codes: 0 clean, 1 findings (also when repaired), 2 could not run or could not write its report, \
+3 interrupted or incomplete, 4 nothing but copies of a mirror that differ, which may be so without \
 damage.")]
 pub struct ScrubArgs {
     /// An order to a scrub that runs.

@@ -2,12 +2,14 @@
 
 mod findings;
 
-pub(crate) use self::findings::findings;
+pub(crate) use self::findings::{by_member, findings};
 
-use self::findings::{by_member, is_damage};
+use self::findings::is_damage;
 
-use crate::text::{count, table};
+use crate::table::{COLUMNS, Cell, Column, Table};
+use crate::text::count;
 use pumice_host::Method;
+use pumice_host::finding::{Finding, Verdict};
 use pumice_host::members::Absence;
 use pumice_host::pass::StopReason;
 use pumice_host::plan::{Batches, PassShape, actual};
@@ -46,6 +48,9 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
     for pattern in &report.patterns {
         let _ = writeln!(out, "pattern  {pattern}");
     }
+    if repairing {
+        out.push_str(&next(report));
+    }
     out.push('\n');
     out.push_str(&findings(&report.findings));
     if !report.findings.is_empty() {
@@ -56,6 +61,20 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
         ("conventional", conventional(target, report)),
     ]));
     out
+}
+
+/// The command for damage that a repair leaves because no member is named.
+fn next(report: &Report) -> String {
+    let open = |finding: &&Finding| finding.verdict == Verdict::Unlocated && !finding.repaired;
+    let Some(first) = report.findings.iter().find(open) else { return String::new() };
+    let devices: Vec<&str> = report.read.iter().map(|member| member.device.as_str()).collect();
+    format!(
+        "next     when the files at that place are known to be right, parity can be computed from them:\n         \
+         pumice scrub --repair --repair-policy parity --range {}..{} {}\n",
+        first.stripe,
+        first.stripe.saturating_add(1),
+        devices.join(" ")
+    )
 }
 
 /// The array, in one line.
@@ -363,17 +382,14 @@ fn conventional(target: &Target, report: &Report) -> Ledger {
 
 /// Ledgers side by side.
 pub(crate) fn ledger_table(ledgers: &[(&str, Ledger)]) -> String {
-    let mut rows = vec![
-        std::iter::once("bytes moved")
-            .chain(ledgers.iter().map(|(name, _)| *name))
-            .map(str::to_owned)
-            .collect(),
-    ];
+    let heads = ledgers.iter().map(|(name, _)| Column::right(name));
+    let mut table = Table::new(std::iter::once(Column::left("bytes moved").wrapping(1)).chain(heads));
     for place in Place::ALL {
         if ledgers.iter().any(|(_, ledger)| ledger[place] != 0) {
-            let cells = ledgers.iter().map(|(_, ledger)| format_decimal(ledger[place]));
-            rows.push(std::iter::once(place.label().to_owned()).chain(cells).collect());
+            let cells = ledgers.iter().map(|(_, ledger)| Cell::from(format_decimal(ledger[place])));
+            table.row(std::iter::once(Cell::from(place.label())).chain(cells));
         }
     }
-    table(&rows)
+    // Another process may print it: that of a volume in service makes the report of its scrub.
+    table.text(COLUMNS, false)
 }

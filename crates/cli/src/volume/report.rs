@@ -1,21 +1,55 @@
 //! The state of a volume, as text and as JSON.
 
-use crate::text::{count, print, print_json, table};
+use crate::page::Page;
+use crate::table::{Cell, Column, Table, Tone};
+use crate::text::{count, print_json};
 use pumice_service::api::{Member, Survives, Volume, Work};
 use pumice_units::{format_binary, format_decimal};
 
-/// The row of a class of work.
-fn row(work: &Work) -> Vec<String> {
+/// Classes of work, and where each is done.
+fn ways(ways: &[Work]) -> Table {
     let rate = |rate: Option<u64>| {
         rate.map_or_else(|| "not measured".to_owned(), |rate| format!("{}/s", format_decimal(rate)))
     };
-    let place = if work.way == "near" { "nodes" } else { "this machine" };
-    vec![
-        format!("  {}", work.work.replace('_', " ")),
-        place.to_owned(),
-        format!("nodes {}", rate(work.near_bytes_per_s)),
-        format!("this machine {}", rate(work.far_bytes_per_s)),
-    ]
+    let heads = ["work", "is done by", "nodes", "this machine"];
+    let mut table = Table::new(heads.map(|head| Column::left(head).wrapping(1)));
+    for work in ways {
+        let place = if work.way == "near" { "nodes" } else { "this machine" };
+        let rates = [rate(work.near_bytes_per_s), rate(work.far_bytes_per_s)];
+        let begin = [work.work.replace('_', " "), place.to_owned()];
+        table.row(begin.into_iter().chain(rates).map(Cell::from));
+    }
+    table
+}
+
+/// Members by role.
+pub(crate) fn members(members: &[Member]) -> Table {
+    let columns = [
+        Column::left("member"),
+        Column::left("state"),
+        Column::right("rebuilt"),
+        Column::left("device").wrapping(1),
+    ];
+    let mut table = Table::new(columns);
+    for member in members {
+        let tone = match member.state.as_str() {
+            "in_sync" => Tone::Plain,
+            "rebuilding" => Tone::Warn,
+            _ => Tone::Bad,
+        };
+        table.row([
+            Cell::from(format!("role {}", member.role)),
+            Cell::toned(&member.state.replace('_', " "), tone),
+            Cell::from(member.rebuilt.map_or(String::new(), |n| format!("{}.{} %", n / 10, n % 10))),
+            Cell::from(member.device.as_deref().unwrap_or("-")),
+        ]);
+    }
+    table
+}
+
+/// Returns whether a member is on a node of another machine.
+fn is_far(member: &Member) -> bool {
+    member.device.as_ref().is_some_and(|device| device.starts_with("nvme://"))
 }
 
 /// Shows one volume.
@@ -23,58 +57,52 @@ pub(super) fn show(shown: &Volume, json: bool) {
     if json {
         return print_json(shown);
     }
+    let mut page = Page::new();
+    human(&mut page, shown);
+    page.print();
+}
+
+fn human(page: &mut Page, shown: &Volume) {
     let layout = shown.layout.as_ref().map_or(String::new(), |layout| format!(" {layout}"));
     let name = if shown.name.is_empty() { String::new() } else { format!(" ({})", shown.name) };
-    let mut text = format!(
-        "{}{name}: RAID-{}{layout}, {}, chunks of {}, {}, consistency by {}\n",
+    page.line(&format!(
+        "{}{name}: RAID-{}{layout}, {}, chunks of {}, {}, consistency by {}",
         shown.uuid,
         shown.level,
         format_decimal(shown.bytes),
         format_binary(shown.chunk_bytes),
         shown.state,
         shown.consistency,
-    );
-    let far = |member: &Member| member.device.as_ref().is_some_and(|device| device.starts_with("nvme://"));
+    ));
     let Survives { drives, nodes } = shown.survives;
     // Without a node of another machine, the number of nodes says nothing.
-    let is_far = shown.members.iter().any(far);
-    let nodes = if is_far { format!(" and {}", count(nodes as u64, "node")) } else { String::new() };
-    text.push_str(&format!("survives {}{nodes}\n", count(drives as u64, "drive")));
+    let far = shown.members.iter().any(is_far);
+    let nodes = if far { format!(" and {}", count(nodes as u64, "node")) } else { String::new() };
+    page.line(&format!("survives {}{nodes}", count(drives as u64, "drive")));
     if shown.state == "held" {
-        text.push_str(
-            "held: it goes on by itself when the members that are lost can be reached again; if they do not come back, stop it, and see what `pumice volume assemble` says\n",
+        page.line(
+            "held: it goes on by itself when the members that are lost can be reached again; if they do not come back, stop it, and see what `pumice volume assemble` says",
         );
     }
-    let rows = shown.members.iter().map(|member| {
-        let rebuilt = member.rebuilt.map_or(String::new(), |n| format!(" {}.{} %", n / 10, n % 10));
-        vec![
-            format!("  role {}", member.role),
-            format!("{}{rebuilt}", member.state.replace('_', " ")),
-            member.device.clone().unwrap_or_else(|| "-".to_owned()),
-        ]
-    });
-    text.push_str(&table(&rows.collect::<Vec<_>>()));
+    page.table(&members(&shown.members));
     match (&shown.parity.why, &shown.parity.ways) {
-        (None, Some(ways)) => {
-            text.push_str("parity and lost blocks are computed where it is faster:\n");
-            text.push_str(&table(&ways.iter().map(row).collect::<Vec<_>>()));
+        (None, Some(all)) => {
+            page.line("parity and lost blocks are computed where it is faster:");
+            page.table(&ways(all));
         }
-        (None, None) => text.push_str("parity is made by the nodes of the drives\n"),
-        (Some(why), _) if shown.members.iter().any(far) => {
-            text.push_str(&format!("parity is made by this machine: {why}\n"));
-        }
+        (None, None) => page.line("parity is made by the nodes of the drives"),
+        (Some(why), _) if far => page.line(&format!("parity is made by this machine: {why}")),
         (Some(_), _) => {}
     }
     for event in shown.recovered.events() {
-        text.push_str(&format!("when it was opened: {event}\n"));
+        page.line(&format!("when it was opened: {event}"));
     }
     for error in shown.errors.iter().rev().take(3) {
-        text.push_str(&format!("error: {error}\n"));
+        page.line(&format!("error: {error}"));
     }
     if let Some(served) = &shown.served {
-        text.push_str(&format!("served at {} nqn {}\n", served.addresses.join(", "), served.nqn));
+        page.line(&format!("served at {} nqn {}", served.addresses.join(", "), served.nqn));
     }
-    print(&text);
 }
 
 /// Names the members of a volume that are lost; empty if none is.
@@ -89,16 +117,30 @@ pub(super) fn list(all: &[Volume], json: bool) {
     if json {
         return print_json(&serde_json::json!({ "volumes": all }));
     }
-    let line = |shown: &Volume| {
+    let columns = [
+        Column::left("name").wrapping(3),
+        Column::left("level"),
+        Column::right("size"),
+        Column::left("state"),
+        Column::left("members").wrapping(2),
+        Column::left("uuid").wrapping(1),
+    ];
+    let mut table = Table::new(columns);
+    for shown in all {
         let here = shown.members.iter().filter(|member| member.state == "in_sync").count();
-        vec![
-            shown.uuid.clone(),
-            shown.name.clone(),
-            format!("RAID-{}", shown.level),
-            format_decimal(shown.bytes),
-            shown.state.clone(),
-            format!("{here} of {} in sync{}", shown.members.len(), lost_words(shown)),
-        ]
-    };
-    print(&table(&all.iter().map(line).collect::<Vec<_>>()));
+        table.row([
+            Cell::from(if shown.name.is_empty() { "-" } else { &shown.name }),
+            Cell::from(format!("RAID-{}", shown.level)),
+            Cell::from(format_decimal(shown.bytes)),
+            Cell::toned(&shown.state, if shown.state == "held" { Tone::Bad } else { Tone::Plain }),
+            Cell::from(format!("{here} of {} in sync{}", shown.members.len(), lost_words(shown))),
+            Cell::from(&shown.uuid),
+        ]);
+    }
+    let mut page = Page::new();
+    match all {
+        [] => {}
+        _ => page.table(&table),
+    }
+    page.print();
 }

@@ -1,8 +1,8 @@
 //! `pumice scrub` of a volume in service: the process that serves it carries the scrub out.
 
+use crate::page::print_result;
 use crate::progress::Display;
 use crate::scrub::{Command, ScrubArgs, Shown};
-use crate::text::print;
 use pumice_host::pass::{Observer, Progress};
 use pumice_host::scrub::Options;
 use pumice_offload::PaceRequest;
@@ -89,7 +89,7 @@ pub(crate) fn run(found: &Found, args: &ScrubArgs) -> Result<ExitCode, Failure> 
         // A server of an earlier version gives no document.
         _ => Ok(()),
     };
-    print(&output);
+    print_result(&output);
     written.map(|()| ExitCode::from(exit))
 }
 
@@ -103,7 +103,7 @@ fn attempt(
     let raised = control.begin();
     let mut scrubbing = Scrubbing::begin(found, order.clone())?;
     let _listening = raised.listen(scrubbing.stop()?);
-    let mut shown = Shown { display: Display::new(args.quiet), control };
+    let mut shown = Shown { display: Display::new(args.quiet, order.windows.clone()), control };
     let end = loop {
         match scrubbing.step() {
             Ok(Step::Progress(ScrubProgress { stripes, of_stripes, bytes, findings })) => {

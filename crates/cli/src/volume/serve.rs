@@ -69,7 +69,7 @@ struct OpenArgs {
 /// Recovers an array from a crash, and leaves it clean, so that Linux can assemble it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: 0 clean, 2 could not run (nothing is written if a device or a field is refused), 3 could
+Exit codes: 0 clean, 2 could not run (nothing is written if a device or a field is refused), 3 could \
 not be made clean.")]
 pub(crate) struct AssembleArgs {
     #[command(flatten)]
@@ -86,7 +86,7 @@ pub(crate) struct AssembleArgs {
 /// clean. After a crash the same command first replays interrupted writes, and then listens.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: 0 stopped and clean, 2 could not run (nothing is written if a device or a field is
+Exit codes: 0 stopped and clean, 2 could not run (nothing is written if a device or a field is \
 refused), 3 stopped, and not clean.")]
 pub(crate) struct ServeArgs {
     #[command(flatten)]

@@ -161,6 +161,13 @@ impl Stage {
         if ["scrub", "repairs"].contains(&words[0].as_str()) {
             command.arg("--state-dir").arg(self.path("state"));
         }
+        if words[0] == "status" {
+            // What this machine runs is no part of the test.
+            for option in ["--run-dir", "--root"] {
+                command.arg(option).arg(self.folder.path());
+            }
+            command.arg("--history").arg(self.path("history.db"));
+        }
         let mut first_is_named = false;
         for word in &words[1..] {
             if word.contains("pi=") {

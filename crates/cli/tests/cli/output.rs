@@ -67,8 +67,13 @@ fn offer_json(words: &mut Vec<String>, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Commands whose documents are tested where there is what they need: a volume that is served.
-const ELSEWHERE: [&str; 7] = [
+/// Commands whose documents are tested where there is what they need: a volume that is served, a
+/// history.
+const ELSEWHERE: [&str; 11] = [
+    "health",
+    "history",
+    "report",
+    "status",
     "volume add",
     "volume assemble",
     "volume create",

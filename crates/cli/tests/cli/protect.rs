@@ -159,7 +159,7 @@ fn what_recovery_wrote_over_is_listed_saved_put_back_and_given_up() {
     whole[5 * 4096..6 * 4096].fill(0xA5);
     assert!(std::fs::read(&image).unwrap() == whole);
     contains(protect(folder, &["--status"]), 0, "1 kept block, of at most 2048");
-    contains(run(folder, &["kept", "list"], &[]), 0, "UTC  block 5: written again after a crash");
+    contains(run(folder, &["kept", "list"], &[]), 0, "UTC      5  written again after a crash");
 
     let saved = folder.join("saved").display().to_string();
     contains(run(folder, &["kept", "save"], &["0", &saved]), 0, "4096 bytes of block 5");

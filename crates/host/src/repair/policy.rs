@@ -85,7 +85,7 @@ impl fmt::Display for Refusal {
             }
             Self::NoParity => "a mirror has no parity, and no copy counts as the original",
             Self::NotLocated => {
-                "no member is named: find the files and compare them with a backup first; then, with every member present, --repair-policy parity --range S..S+1 computes parity from the data"
+                "no member is named: find the files and compare them with a backup first; then, with every member present, --repair-policy parity computes parity from the data"
             }
             Self::Weak => {
                 "the evidence is weak; --repair-policy likely would rewrite the named member"
@@ -104,6 +104,21 @@ impl fmt::Display for Refusal {
             }
             Self::NotAsked => "bytes of the stripe were not asked for, because failed reads of a member took too long",
         })
+    }
+}
+
+impl Refusal {
+    /// The words for a person, with the number of the stripe where a command needs it.
+    #[must_use]
+    pub(crate) fn words(self, stripe: u64) -> String {
+        let words = self.to_string();
+        match self {
+            Self::NotLocated => {
+                let range = format!("--repair-policy parity --range {stripe}..{}", stripe.saturating_add(1));
+                words.replace("--repair-policy parity", &range)
+            }
+            _ => words,
+        }
     }
 }
 

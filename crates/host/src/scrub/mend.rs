@@ -132,7 +132,7 @@ impl Pass<'_> {
                 Repaired::Would => finding.would_repair = true,
                 Repaired::No { why, partly } => {
                     let some = if partly { "in part only: " } else { "" };
-                    finding.left_alone = Some(format!("{some}{why}"));
+                    finding.left_alone = Some(format!("{some}{}", why.words(stripe)));
                     left = true;
                 }
             }

@@ -1,5 +1,6 @@
 //! Findings as text, one paragraph each.
 
+use crate::table::{COLUMNS, Cell, Column, Table};
 use crate::text::count;
 use pumice_host::finding::{Certainty, Finding, Says, Strength, Verdict, WitnessFigures};
 use std::collections::BTreeMap;
@@ -31,39 +32,78 @@ pub(crate) fn findings(findings: &[Finding]) -> String {
 const MANY: usize = 8;
 /// Of ten places of damage, the number on one member from which its drive may be failing.
 const MOST_OF_TEN: usize = 8;
-/// Members that are counted, at most.
+/// Rows of members, at most.
 const MEMBERS: usize = 6;
+
+/// Damage of one member, by verdict and evidence.
+struct Damaged<'f> {
+    member: Option<u16>,
+    device: Option<&'f str>,
+    verdict: &'static str,
+    evidence: &'static str,
+    places: usize,
+}
+
+/// Places of damage by member, verdict and evidence: the most first, those of no member last.
+fn damaged<'f>(findings: &[&'f Finding]) -> Vec<Damaged<'f>> {
+    let mut kinds: BTreeMap<(Option<u16>, &str, &str), Damaged<'f>> = BTreeMap::new();
+    for finding in findings {
+        let named = finding.names_a_member() || finding.verdict == Verdict::Unreadable;
+        let member = finding.member.filter(|_| named);
+        let verdict = finding.verdict.words();
+        let word = finding.strength.word();
+        let evidence = if member.is_some() { word.strip_suffix(" evidence").unwrap_or(word) } else { "-" };
+        let device = finding.device.as_deref().filter(|_| member.is_some());
+        let new = Damaged { member, device, verdict, evidence, places: 0 };
+        kinds.entry((member, verdict, evidence)).or_insert(new).places += 1;
+    }
+    let mut all: Vec<Damaged<'f>> = kinds.into_values().collect();
+    all.sort_by_key(|kind| (kind.member.is_none(), std::cmp::Reverse(kind.places), kind.member));
+    all
+}
 
 /// The places of damage by member, the most damaged one first, if there are many places. A member
 /// with most of them may be a failing drive, unless a pattern (`has_pattern`) has another cause.
 pub(crate) fn by_member(findings: &[Finding], has_pattern: bool) -> String {
-    let damaged: Vec<&Finding> = findings.iter().filter(|finding| counts(finding)).collect();
-    if damaged.len() < MANY {
+    let counted: Vec<&Finding> = findings.iter().filter(|finding| counts(finding)).collect();
+    if counted.len() < MANY {
         return String::new();
     }
+    let kinds = damaged(&counted);
+    let columns = [
+        Column::left("member"),
+        Column::left("device").wrapping(1),
+        Column::right("places"),
+        Column::left("verdict").wrapping(2),
+        Column::left("evidence").wrapping(3),
+    ];
+    let mut table = Table::new(columns);
+    for kind in kinds.iter().take(MEMBERS) {
+        let member = kind.member.map_or_else(|| "(no member)".to_owned(), |role| format!("role {role}"));
+        let places = kind.places.to_string();
+        table
+            .row([&member, kind.device.unwrap_or("-"), &places, kind.verdict, kind.evidence].map(Cell::from));
+    }
+    let mut out = format!("\n{}", table.text(COLUMNS, false));
+    if kinds.len() > MEMBERS {
+        let _ = writeln!(out, "… and {} more kinds of damage", kinds.len() - MEMBERS);
+    }
     let mut members: BTreeMap<u16, (usize, Option<&str>)> = BTreeMap::new();
-    for finding in
-        damaged.iter().filter(|finding| finding.names_a_member() || finding.verdict == Verdict::Unreadable)
-    {
-        let Some(member) = finding.member else { continue };
+    for kind in &kinds {
+        let Some(member) = kind.member else { continue };
         let entry = members.entry(member).or_default();
-        *entry = (entry.0 + 1, finding.device.as_deref());
+        *entry = (entry.0 + kind.places, kind.device);
     }
-    let mut members: Vec<(u16, (usize, Option<&str>))> = members.into_iter().collect();
-    members.sort_by_key(|(member, (places, _))| (std::cmp::Reverse(*places), *member));
-    let mut out = String::new();
-    let mut title = "damage ";
-    for (member, (places, device)) in members.iter().take(MEMBERS) {
-        let device = device.map_or_else(String::new, |device| format!(" ({device})"));
-        let _ = writeln!(out, "{title}  {places} of {} places are on member {member}{device}", damaged.len());
-        title = "       ";
-    }
-    if let Some((_, (places, device))) = members.first()
+    if let Some((member, (places, device))) = members.into_iter().max_by_key(|(_, (places, _))| *places)
         && !has_pattern
-        && places * 10 >= damaged.len() * MOST_OF_TEN
+        && places * 10 >= counted.len() * MOST_OF_TEN
     {
         let device = device.filter(|device| device.starts_with("/dev/")).unwrap_or("DEVICE");
-        let _ = writeln!(out, "         the drive may be failing; see its SMART data: smartctl -x {device}");
+        let share = places * 100 / counted.len();
+        let _ = writeln!(
+            out,
+            "role {member} has {share} % of the places: the drive may be failing. Its SMART data:\n         smartctl -x {device}"
+        );
     }
     out
 }
@@ -235,8 +275,13 @@ mod tests {
         let mut members = [Some(3); 10];
         (members[0], members[1]) = (Some(1), None);
         let text = by_member(&of(&members), false);
-        assert!(text.starts_with("damage   8 of 10 places are on member 3 (/dev/sd3)\n"), "{text}");
-        assert!(text.contains("1 of 10 places are on member 1 (/dev/sd1)\n"), "{text}");
+        assert!(text.starts_with("\nmember       device    places  verdict"), "{text}");
+        let line =
+            |begin: &str| text.lines().find(|line| line.starts_with(begin)).unwrap_or_default().to_owned();
+        assert!(line("role 3").contains("/dev/sd3       8  data damaged"), "{text}");
+        assert!(line("role 1").contains("/dev/sd1       1  data damaged"), "{text}");
+        assert!(line("(no member)").contains("-              1  "), "{text}");
+        assert!(text.contains("role 3 has 80 % of the places"), "{text}");
         assert!(text.ends_with("smartctl -x /dev/sd3\n"), "{text}");
         assert!(!by_member(&of(&members), true).contains("failing"), "a pattern has another cause");
         members[2] = None;
@@ -248,7 +293,7 @@ mod tests {
     fn sectors_that_a_drive_refuses_count_and_copies_that_differ_do_not() {
         let mut findings = of(&[Some(3); 8]);
         findings.iter_mut().for_each(|finding| finding.verdict = Verdict::Unreadable);
-        assert!(by_member(&findings, false).starts_with("damage   8 of 8 places are on member 3"));
+        assert!(by_member(&findings, false).contains("role 3 has 100 % of the places"));
         for verdict in [Verdict::Copy, Verdict::TagDamaged, Verdict::NotAsked] {
             findings[0].verdict = verdict;
             assert_eq!(by_member(&findings, false), "", "{verdict:?}");
