@@ -2,12 +2,13 @@
 
 mod args;
 mod drives;
+mod foreign;
 mod heal;
 mod human;
 
 pub use args::{ScrubArgs, Study};
 
-use crate::devices::{assemble_of, place, taken_into_use};
+use crate::devices::{assemble_of, place_at, taken_into_use};
 use crate::progress::Display;
 use crate::running::{Running, running};
 use crate::system::on_signals;
@@ -115,9 +116,12 @@ fn attempt(args: &ScrubArgs, stop: &mut Option<Arc<Stop>>, again: bool) -> Resul
         ));
     }
     let paths = expand(&devices, sysfs)?;
-    let (probed, mut array) = assemble_of(&paths, access)?;
+    let (probed, mut assembled) = assemble_of(&paths, access, args.array.as_deref())?;
+    if let Some(why) = assembled.fixed.as_ref().filter(|_| access.write) {
+        return Err(Failure::new(why.clone()));
+    }
     if let Some(healing) = &healing {
-        heal::is_of(healing, &array, sysfs)?;
+        heal::is_of(healing, &assembled.array, sysfs)?;
     }
     options.in_use |= healing.is_some();
     // Other hosts may write the drives of a node, unless they are kept away.
@@ -130,8 +134,14 @@ fn attempt(args: &ScrubArgs, stop: &mut Option<Arc<Stop>>, again: bool) -> Resul
         return Err(Failure::new(format!("{}: {what}", here.path)));
     }
     let here = allow_in_use.then(|| running(&paths, sysfs)).flatten();
-    options.running_elsewhere = is_judged(&mut array, here.as_ref(), &probed, args)?;
-    let target = place(array, &probed, &args.study.placement, &NodeOptions::default())?;
+    options.running_elsewhere = match assembled.array.metadata() {
+        Some(_) => is_judged(&mut assembled.array, here.as_ref(), &probed, args)?,
+        None => {
+            options.in_use |= foreign::is_judged(&mut assembled.array, args)?;
+            false
+        }
+    };
+    let target = place_at(assembled, &probed, &args.study.placement, &NodeOptions::default())?;
     options.check(&target)?;
     let folder = args.state_dir.clone().or_else(default_state_dir);
     let needed = args.repairs() || args.resume || args.heal;

@@ -7,11 +7,14 @@
 
 pub mod access;
 pub mod api;
+pub mod assembling;
 pub mod client;
 pub mod failure;
 pub mod folder;
+pub mod formats;
 pub mod identity;
 mod lines;
+pub mod mapped;
 pub mod members;
 pub mod name;
 pub mod open;
