@@ -187,9 +187,7 @@ fn put_back(
     }
     let paths = expand(devices, Path::new("/sys"))?;
     let (probed, assembled) = assemble_of(&paths, access, args.array.as_deref())?;
-    if let Some(why) = assembled.fixed {
-        return Err(Failure::new(why));
-    }
+    assembled.may_be(access)?;
     let target = place_at(assembled, &probed, &Placement::One, &NodeOptions::default())?;
     let state = StateFiles::open(&folder(args)?, target.array().uuid())?;
     if let Some(why) = state.read_only() {

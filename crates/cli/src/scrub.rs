@@ -14,7 +14,7 @@ use crate::running::{Running, running};
 use crate::system::on_signals;
 use crate::text::{json_text, print};
 use pumice_host::pass::{Retry, StopReason};
-use pumice_host::scrub::run as run_pass;
+use pumice_host::scrub::{Options, run as run_pass};
 use pumice_host::stop::Stop;
 use pumice_node::NodeOptions;
 use pumice_parity::kernels::Kernels;
@@ -117,9 +117,7 @@ fn attempt(args: &ScrubArgs, stop: &mut Option<Arc<Stop>>, again: bool) -> Resul
     }
     let paths = expand(&devices, sysfs)?;
     let (probed, mut assembled) = assemble_of(&paths, access, args.array.as_deref())?;
-    if let Some(why) = assembled.fixed.as_ref().filter(|_| access.write) {
-        return Err(Failure::new(why.clone()));
-    }
+    assembled.may_be(access)?;
     if let Some(healing) = &healing {
         heal::is_of(healing, &assembled.array, sysfs)?;
     }
@@ -134,13 +132,7 @@ fn attempt(args: &ScrubArgs, stop: &mut Option<Arc<Stop>>, again: bool) -> Resul
         return Err(Failure::new(format!("{}: {what}", here.path)));
     }
     let here = allow_in_use.then(|| running(&paths, sysfs)).flatten();
-    options.running_elsewhere = match assembled.array.metadata() {
-        Some(_) => is_judged(&mut assembled.array, here.as_ref(), &probed, args)?,
-        None => {
-            options.in_use |= foreign::is_judged(&mut assembled.array, args)?;
-            false
-        }
-    };
+    judge(&mut assembled.array, here.as_ref(), &probed, args, &mut options)?;
     let target = place_at(assembled, &probed, &args.study.placement, &NodeOptions::default())?;
     options.check(&target)?;
     let folder = args.state_dir.clone().or_else(default_state_dir);
@@ -185,7 +177,22 @@ fn attempt(args: &ScrubArgs, stop: &mut Option<Arc<Stop>>, again: bool) -> Resul
     Ok(Scrubbed { output, exit, stopped, is_lost, done: (outcome.batches, repaired) })
 }
 
-/// Makes the array one whose parity can be judged, if its state allows that. `here` is the array as
+/// Makes the array one whose parity can be judged, by the rules of its format.
+fn judge(
+    array: &mut Array,
+    here: Option<&Running>,
+    probed: &[Probed],
+    args: &ScrubArgs,
+    options: &mut Options,
+) -> Result<(), Failure> {
+    match array.metadata() {
+        Some(_) => options.running_elsewhere = is_judged(array, here, probed, args)?,
+        None => options.in_use |= foreign::is_judged(array, args)?,
+    }
+    Ok(())
+}
+
+/// Makes an array of md's one whose parity can be judged, if its state allows that. `here` is the array as
 /// this machine runs it. Returns whether another machine probably runs it.
 fn is_judged(
     array: &mut Array,

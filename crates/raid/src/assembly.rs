@@ -392,8 +392,8 @@ impl Array {
         self.resync == Resync::Unclean
     }
 
-    /// Returns whether nothing makes rows consistent that a crash left half written, so that one may
-    /// be such a row for as long as nobody writes it.
+    /// Returns whether nothing makes rows consistent that a crash left half written: then an
+    /// inconsistent row may be such a row.
     #[must_use]
     pub const fn keeps_torn_rows(&self) -> bool {
         self.keeps_torn_rows

@@ -1,5 +1,6 @@
 //! Assembles an array from devices that were probed, whatever their format.
 
+use crate::access::Access;
 use crate::failure::Failure;
 use crate::mapped::{MappedDevice, Run};
 use crate::probed::{Place, Probed};
@@ -29,6 +30,19 @@ pub struct Assembled {
     pub again: Option<Arc<dyn ReadAgain>>,
     /// The reason why nothing of it may be repaired, if there is one.
     pub fixed: Option<String>,
+}
+
+impl Assembled {
+    /// Checks that it may be opened in this way: for writing, only if its format allows a repair.
+    ///
+    /// # Errors
+    /// If it may not.
+    pub fn may_be(&self, access: Access) -> Result<(), Failure> {
+        match &self.fixed {
+            Some(why) if access.write => Err(Failure::new(why.clone())),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The reason why devices make no array.

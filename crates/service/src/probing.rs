@@ -1,5 +1,5 @@
-//! Reads the structures of array formats of everything that is named, together: where one device leaves it open
-//! which of its superblocks counts, the others decide, on whatever machine they are.
+//! Reads the structures of array formats of everything that is named, together: where one device
+//! leaves it open which of its superblocks counts, the others decide, on whatever machine they are.
 
 use crate::access::Access;
 use crate::failure::Failure;

@@ -21,8 +21,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Checks an md array, or a RAID volume of LVM. For each inconsistency, reports the place, the member that is probably
-/// wrong, and how certain that is.
+/// Checks an md array, or a RAID volume of LVM. For each inconsistency, reports the place, the
+/// member that is probably wrong, and how certain that is.
 ///
 /// Without --repair, devices are opened read-only and nothing is written to them. With --repair,
 /// devices are opened exclusively.

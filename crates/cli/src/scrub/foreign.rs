@@ -8,8 +8,9 @@ use pumice_service::failure::Failure;
 /// looked at as one in use: then an inconsistent stripe counts only if it stays so, and no record
 /// of writes names it.
 ///
-/// Its structures do not say whether it was stopped. So the bits of a bitmap count whenever they are
-/// set, and a scrub that only reads looks at those stripes as well: one that is consistent is good.
+/// Its structures do not say whether it was stopped. So the bits of a bitmap count whenever they
+/// are set, and a scrub that only reads looks at those stripes as well: one that is consistent is
+/// good.
 pub(super) fn is_judged(array: &mut Array, args: &ScrubArgs) -> Result<bool, Failure> {
     if args.assume_settled {
         array.assume_settled();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pumice_raid::assembly::State;
+use pumice_raid::assembly::{Member, State};
 use pumice_raid::format::Seen;
 use pumice_raid::inspect::{InspectMember, InspectReport, MemberState};
 use pumice_units::{Role, SECTOR};
@@ -54,7 +54,7 @@ fn read(of: &Of<'_>, volume: &RaidVolume, devices: &[Seen<'_>]) -> InspectReport
                 (Some(_), Some(_)) => MemberState::Recovering,
                 (Some(_), None) => MemberState::Active,
             },
-            data_offset_bytes: found.as_ref().map(|member| member.data_offset_bytes()),
+            data_offset_bytes: found.as_ref().map(Member::data_offset_bytes),
         }
     });
     InspectReport {
