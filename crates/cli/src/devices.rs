@@ -9,6 +9,7 @@ use pumice_service::access::Access;
 use pumice_service::assembling::{Assembled, Site, Trouble, assemble_probed};
 use pumice_service::failure::Failure;
 use pumice_service::opening::user_of;
+use pumice_service::part;
 use pumice_service::probed::{Place, Probed};
 use pumice_service::probing::probe_all;
 use pumice_units::Role;
@@ -27,7 +28,7 @@ const SPARE_MEMORY: u64 = 1 << 20;
 /// If the state of a device cannot be read.
 pub(crate) fn taken_into_use(probed: &[Probed], sysfs: &Path) -> Result<Option<String>, Failure> {
     for device in probed.iter().filter(|device| device.here().is_some()) {
-        let path = Path::new(&device.path);
+        let path = &part::split(Path::new(&device.path))?.0;
         let opened = FileDevice::open(path, OpenMode::ReadOnly, Options::default())?;
         if let Some(who) = user_of(path, &opened, false, sysfs)? {
             return Ok(Some(format!("{}: {who}", device.path)));

@@ -32,6 +32,7 @@ pub mod layout;
 pub mod md;
 mod metadata;
 pub mod mirrors;
+pub mod partition;
 pub mod plan;
 pub mod ppl;
 pub mod probe;

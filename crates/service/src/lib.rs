@@ -20,6 +20,7 @@ pub mod name;
 pub mod open;
 pub mod opening;
 mod orders;
+pub mod part;
 pub mod place;
 pub mod probed;
 pub mod probing;

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::formats::FORMATS;
 use crate::name::RemoteName;
 use crate::opening::open_beside;
+use crate::part;
 use crate::place::RemotePlace;
 use crate::probed::{Place, Probed, Recognised};
 use crate::remote::{connect, hold, told_apart};
@@ -85,8 +86,8 @@ pub(crate) fn probe_drives(
     read(drives(node, name, formats), metadata, formats)
 }
 
-/// The formats that are looked for.
-type Formats<'f> = &'f [&'static dyn ArrayFormat];
+/// Formats that are looked for, in this order.
+pub type Formats<'f> = &'f [&'static dyn ArrayFormat];
 
 /// Drives of nodes, and devices of this machine, among what is named.
 type Split = (Vec<(RemotePlace, PathBuf)>, Vec<PathBuf>);
@@ -104,7 +105,10 @@ fn split(paths: &[PathBuf]) -> Result<Split, Failure> {
 
 impl Unread {
     fn here(name: &Path, device: Arc<dyn BlockDevice>) -> Result<Self, Failure> {
-        let path = tagged::split(name)?.0.display().to_string();
+        let path = match part::split(name)? {
+            (_, Some(_)) => name.display().to_string(),
+            (path, None) => tagged::split(&path)?.0.display().to_string(),
+        };
         let size = device.size_bytes();
         Ok(Self { path, place: Place::Here(device), size, of_node: None })
     }
@@ -252,8 +256,11 @@ fn look<'u>(
     recognised.into_iter().zip(&readers).zip(&all).map(looked).collect()
 }
 
-/// The structure on each device of the first format that finds one there.
-fn recognise(
+/// The structure on each device of the first of `formats` that finds one there.
+///
+/// # Errors
+/// In the place of a device on which the first that finds something finds damage.
+pub fn recognise(
     devices: &[&dyn ReadAt],
     asked: Asked,
     formats: Formats<'_>,

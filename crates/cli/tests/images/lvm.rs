@@ -58,7 +58,9 @@ impl Node {
     fn start(devices: &[PathBuf]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
         command.args(["node", "--listen", "127.0.0.1:0"]);
-        devices.iter().for_each(|device| drop(command.arg("--drive").arg(device)));
+        for device in devices {
+            command.arg("--drive").arg(device);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
@@ -282,4 +284,34 @@ fn a_pass_over_a_volume_is_resumed() {
     let (code, other) = pumice(state.path(), &["scrub", "--array", "vg-two/mir", "--resume"], &devices);
     assert_eq!(code, 0);
     assert_ne!(other["array"]["uuid"], first["array"]["uuid"]);
+}
+
+/// An md array on the last partitions of disks with DOS tables: the disks are refused, and the
+/// partitions are the array.
+#[test]
+fn partitions_of_disk_images_are_members() {
+    let Some((_folder, disks)) = set("o02-090-last-partition-mbr") else { return };
+    let state = tempfile::tempdir().unwrap();
+    let part = |number: u32| -> Vec<PathBuf> {
+        disks.iter().map(|disk| format!("{},partition={number}", disk.display()).into()).collect()
+    };
+    for method in METHODS {
+        let (code, json) = pumice(state.path(), &["scrub", "--method", method], &part(1));
+        assert_eq!((code, json["result"].as_str()), (0, Some("clean")), "{method}");
+    }
+    let words = refused(&["scrub"], &part(2));
+    assert!(words.contains("partition=2: there is no partition 2"), "{words}");
+    let (_, json) = pumice(state.path(), &["inspect"], &part(1));
+    let member = &json["arrays"][0]["members"][1]["device"];
+    assert_eq!(member.as_str().unwrap(), part(1)[1].to_str().unwrap());
+    // The same bytes by offset; a repair writes where it read.
+    spoil(&disks[1], 2048 * 512 + 65536, 300);
+    let spoilt = fs::read(&disks[1]).unwrap();
+    let by_offset: Vec<PathBuf> =
+        disks.iter().map(|disk| format!("{},offset={}", disk.display(), 2048 * 512).into()).collect();
+    let (code, json) = pumice(state.path(), &["scrub", "--repair", "--repair-policy", "parity"], &by_offset);
+    assert_eq!((code, &finding(&json)["repaired"]), (1, &true.into()), "{json:#}");
+    assert!(fs::read(&disks[1]).unwrap() == spoilt, "parity is on another disk there");
+    let (code, _) = pumice(state.path(), &["scrub"], &part(1));
+    assert_eq!(code, 0);
 }
