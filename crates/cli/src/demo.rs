@@ -120,8 +120,8 @@ fn by_every_method(world: &World, state: &StateFiles) -> Result<Vec<Outcome>, Fa
 }
 
 fn assemble_world(world: &World, write: bool) -> Result<Target, Failure> {
-    let mut probed = probe_all(world.paths(), Access { write, ..Access::default() })?;
-    let array = assemble_from(&mut probed)?;
+    let probed = probe_all(world.paths(), Access { write, ..Access::default() })?;
+    let array = assemble_from(&probed)?;
     place(array, &probed, &Placement::Runs(NODES), &NodeOptions::default())
 }
 

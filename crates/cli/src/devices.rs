@@ -4,11 +4,13 @@ use pumice_blockdev::{FileDevice, OpenMode, Options};
 use pumice_host::target::{JournalDrive, Member, Target};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
-use pumice_raid::{Array, AssemblyError, assemble};
+use pumice_raid::Array;
 use pumice_service::access::Access;
+use pumice_service::assembling::{Assembled, Site, Trouble, assemble_probed};
 use pumice_service::failure::Failure;
 use pumice_service::opening::user_of;
-use pumice_service::probed::{Place, Probed, records};
+use pumice_service::part;
+use pumice_service::probed::{Place, Probed};
 use pumice_service::probing::probe_all;
 use pumice_units::Role;
 use std::fmt;
@@ -26,7 +28,7 @@ const SPARE_MEMORY: u64 = 1 << 20;
 /// If the state of a device cannot be read.
 pub(crate) fn taken_into_use(probed: &[Probed], sysfs: &Path) -> Result<Option<String>, Failure> {
     for device in probed.iter().filter(|device| device.here().is_some()) {
-        let path = Path::new(&device.path);
+        let path = &part::split(Path::new(&device.path))?.0;
         let opened = FileDevice::open(path, OpenMode::ReadOnly, Options::default())?;
         if let Some(who) = user_of(path, &opened, false, sysfs)? {
             return Ok(Some(format!("{}: {who}", device.path)));
@@ -40,14 +42,18 @@ const AGAIN: u32 = 5;
 /// Between two such reads: md writes the superblocks of all members within milliseconds.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// Opens devices, reads superblocks and assembles the array of which all of them are members. If
-/// superblocks do not fit together and somebody may be writing them, one member after another, they
-/// are read again before an error is returned.
-pub(crate) fn assemble_of(paths: &[PathBuf], access: Access) -> Result<(Vec<Probed>, Array), Failure> {
+/// Opens devices, reads their structures and assembles the array of which all of them are members,
+/// or the one that `which` names. If superblocks do not fit together and somebody may be writing
+/// them, one member after another, they are read again before an error is returned.
+pub(crate) fn assemble_of(
+    paths: &[PathBuf],
+    access: Access,
+    which: Option<&str>,
+) -> Result<(Vec<Probed>, Assembled), Failure> {
     let read = || {
-        let mut probed = probe_all(paths, access)?;
+        let probed = probe_all(paths, access)?;
         let shared = !access.write && (access.allow_in_use || probed.iter().any(|p| p.here().is_none()));
-        let array = assemble(records(&mut probed)?);
+        let array = assemble_probed(&probed, which);
         Ok((shared, array.map(|array| (probed, array))))
     };
     read_again(read, || std::thread::sleep(PAUSE))
@@ -56,18 +62,18 @@ pub(crate) fn assemble_of(paths: &[PathBuf], access: Access) -> Result<(Vec<Prob
 /// Repeats `read` while another attempt may help. `read` returns whether somebody else may be
 /// writing, and its result.
 fn read_again<T>(
-    mut read: impl FnMut() -> Result<(bool, Result<T, AssemblyError>), Failure>,
+    mut read: impl FnMut() -> Result<(bool, Result<T, Trouble>), Failure>,
     mut pause: impl FnMut(),
 ) -> Result<T, Failure> {
     let mut left = AGAIN;
     loop {
         match read()? {
             (_, Ok(read)) => return Ok(read),
-            (true, Err(error)) if error.may_pass() && left > 0 => {
+            (true, Err(Trouble::Unfit(unfit))) if unfit.may_pass && left > 0 => {
                 left -= 1;
                 pause();
             }
-            (_, Err(error)) => return Err(error.into()),
+            (_, Err(trouble)) => return Err(trouble.into()),
         }
     }
 }
@@ -75,9 +81,9 @@ fn read_again<T>(
 /// Assembles the array of which all devices are members.
 ///
 /// # Errors
-/// If a device has no superblock, or they are not of one array.
-pub fn assemble_from(probed: &mut [Probed]) -> Result<Array, Failure> {
-    Ok(assemble(records(probed)?)?)
+/// If a device is of no array, or they are not of one.
+pub fn assemble_from(probed: &[Probed]) -> Result<Array, Failure> {
+    Ok(assemble_probed(probed, None)?.array)
 }
 
 /// The members that share a data node of this process.
@@ -112,34 +118,46 @@ pub fn place(
     placement: &Placement,
     options: &NodeOptions,
 ) -> Result<Target, Failure> {
+    let site = |member: &Option<pumice_raid::assembly::Member>| {
+        let Some(member) = member else { return Ok(None) };
+        let found = probed.iter().find(|p| p.path == member.device);
+        let found = found.ok_or_else(|| Failure::new(format!("{}: not among the devices", member.device)))?;
+        Ok(Some(Site { path: found.path.clone(), place: found.place.clone() }))
+    };
+    let sites = array.members().iter().map(site).collect::<Result<_, Failure>>()?;
+    place_at(Assembled { array, sites, again: None, fixed: None }, probed, placement, options)
+}
+
+/// The same of an array whose members have known places. `probed` has its journal.
+///
+/// # Errors
+/// If the members cannot be placed in this way.
+pub(crate) fn place_at(
+    assembled: Assembled,
+    probed: &[Probed],
+    placement: &Placement,
+    options: &NodeOptions,
+) -> Result<Target, Failure> {
+    let Assembled { array, sites, again, .. } = assembled;
     let geometry = array.geometry();
-    let raid_disks = usize::from(geometry.raid_disks());
-    let mut device_of: Vec<Option<usize>> = vec![None; raid_disks];
-    for member in array.members().iter().flatten() {
-        let index = probed
-            .iter()
-            .position(|p| p.path == member.device)
-            .ok_or_else(|| Failure::new(format!("{}: not among the devices", member.device)))?;
-        device_of[member.role.index()] = Some(index);
-    }
-    let groups = groups(&device_of, probed, placement)?;
+    let groups = groups(&sites, placement)?;
     let mut options = options.clone();
     let interims = groups.len() as u64 * geometry.chunk_bytes() * 8;
     options.memory_bytes = options.memory_bytes.max(interims + SPARE_MEMORY);
     options.workers = options.workers.div_ceil(groups.len().max(1)).max(1);
     let peers = Peers::new();
-    let mut members: Vec<Option<Member>> = (0..raid_disks).map(|_| None).collect();
+    let mut members: Vec<Option<Member>> = sites.iter().map(|_| None).collect();
     for (name, roles) in groups {
-        let devices = roles.iter().filter_map(|role| probed[device_of[*role]?].here().cloned());
+        let devices = roles.iter().filter_map(|role| sites[*role].as_ref()?.place.here().cloned());
         let node: Arc<dyn DataNode> =
             Arc::new(LocalNode::new(&name, devices.collect(), &peers, options.clone()));
         for (i, role) in roles.iter().enumerate() {
             members[*role] = Some(member(&array, *role, Arc::clone(&node), &name, DriveId(i as u32 + 1)));
         }
     }
-    for (role, index) in device_of.iter().enumerate() {
-        if let Some(index) = index
-            && let Place::There(node, drive) = &probed[*index].place
+    for (role, site) in sites.iter().enumerate() {
+        if let Some(site) = site
+            && let Place::There(node, drive) = &site.place
         {
             if !matches!(placement, Placement::One) {
                 return Err(Failure::new(
@@ -159,7 +177,7 @@ pub fn place(
             JournalDrive { node: Arc::new(node), drive: DriveId(1) }
         }
     });
-    Ok(Target::new(array, members).with_journal(journal))
+    Ok(Target::new(array, members).with_journal(journal).with_reader(again))
 }
 
 fn member(array: &Array, role: usize, node: Arc<dyn DataNode>, name: &str, drive: DriveId) -> Member {
@@ -175,33 +193,28 @@ fn member(array: &Array, role: usize, node: Arc<dyn DataNode>, name: &str, drive
 }
 
 /// Node names with the roles on them; roles that are missing are left out.
-fn groups(
-    device_of: &[Option<usize>],
-    probed: &[Probed],
-    placement: &Placement,
-) -> Result<Vec<(String, Vec<usize>)>, Failure> {
-    let present = |role: &usize| device_of[*role].is_some_and(|i| probed[i].here().is_some());
-    let roles = 0..device_of.len();
+fn groups(sites: &[Option<Site>], placement: &Placement) -> Result<Vec<(String, Vec<usize>)>, Failure> {
+    let here = |site: &Option<Site>| site.as_ref().is_some_and(|site| site.place.here().is_some());
+    let present = |role: &usize| here(&sites[*role]);
+    let roles = 0..sites.len();
     let mut out = match placement {
         Placement::One => vec![("node1".to_owned(), roles.filter(present).collect())],
         Placement::Runs(nodes) => {
-            if *nodes == 0 || *nodes > device_of.len() {
-                return Err(Failure::new(format!(
-                    "--nodes is {nodes}: 1 to {} for this array",
-                    device_of.len()
-                )));
+            if *nodes == 0 || *nodes > sites.len() {
+                return Err(Failure::new(format!("--nodes is {nodes}: 1 to {} for this array", sites.len())));
             }
             let mut out: Vec<(String, Vec<usize>)> =
                 (1..=*nodes).map(|i| (format!("node{i}"), Vec::new())).collect();
             for role in roles.filter(present) {
-                out[role * nodes / device_of.len()].1.push(role);
+                out[role * nodes / sites.len()].1.push(role);
             }
             out
         }
         Placement::By(spread) => {
-            let here = |index: &Option<usize>| index.map(|i| &probed[i]).filter(|p| p.here().is_some());
-            let devices: Vec<_> =
-                device_of.iter().map(|index| here(index).map(|p| p.path.as_str())).collect();
+            let path =
+                |site: &'_ Option<Site>| site.as_ref().filter(|_| here(site)).map(|site| site.path.clone());
+            let paths: Vec<Option<String>> = sites.iter().map(path).collect();
+            let devices: Vec<_> = paths.iter().map(Option::as_deref).collect();
             spread.groups(&devices)?
         }
     };
@@ -212,6 +225,8 @@ fn groups(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pumice_raid::AssemblyError;
+    use pumice_raid::format::Unfit;
     use pumice_raid::layout::Level;
     use pumice_service::opening::open_beside;
     use std::fs;
@@ -227,7 +242,7 @@ mod tests {
         fs::write(&path, vec![0; 8192]).unwrap();
         let opened = open_beside(std::slice::from_ref(&path), Access::default(), false).unwrap();
         let place = Place::Here(Arc::clone(&opened[0]));
-        let probed = [Probed { path: path.display().to_string(), place, record: None, holds: String::new() }];
+        let probed = [Probed { path: path.display().to_string(), place, found: None, holds: String::new() }];
         let taken = || taken_into_use(&probed, folder.path()).unwrap();
         assert_eq!(taken(), None, "not by this scrub");
         let served = device(&path, OpenMode::ReadWrite);
@@ -238,13 +253,15 @@ mod tests {
 
     #[test]
     fn superblocks_in_the_middle_of_an_update_are_read_again_before_one_is_called_out_of_date() {
-        let behind = || AssemblyError::OutOfDate {
-            device: "m0".to_owned(),
-            events: 65,
-            other: "m5".to_owned(),
-            newest: 68,
-            level: Level::Raid6,
-            spare: true,
+        let behind = || {
+            Trouble::Unfit(Unfit::from(AssemblyError::OutOfDate {
+                device: "m0".to_owned(),
+                events: 65,
+                other: "m5".to_owned(),
+                newest: 68,
+                level: Level::Raid6,
+                spare: true,
+            }))
         };
         // How often it is read, and what comes of it, where the update is over after so many reads.
         let reads = |shared: bool, over_after: u32| {
@@ -264,7 +281,7 @@ mod tests {
         let mut count = 0;
         let empty = || {
             count += 1;
-            Ok((true, Err::<(), _>(AssemblyError::Empty)))
+            Ok((true, Err::<(), _>(Trouble::Unfit(AssemblyError::Empty.into()))))
         };
         assert!(read_again(empty, || ()).is_err());
         assert_eq!(count, 1, "what an update does not explain is said at once");

@@ -7,8 +7,10 @@ use crate::table::{Cell, Column, Table};
 use crate::text::print_json;
 use clap::Args;
 use pumice_raid::assembly::{Note, State};
-use pumice_raid::{InspectReport, Metadata, Uuid};
+use pumice_raid::format::is_named;
+use pumice_raid::{InspectReport, Metadata};
 use pumice_service::access::Access;
+use pumice_service::assembling::survey;
 use pumice_service::failure::Failure;
 use pumice_service::opening::expand;
 use pumice_service::probed::Probed;
@@ -18,6 +20,7 @@ use pumice_service::say::say;
 use pumice_units::{format_binary, format_decimal};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -37,6 +40,9 @@ pub(crate) struct InspectArgs {
     /// array have written superblocks of other versions into it, on all members
     #[arg(long, value_name = "VERSION", value_parser = metadata)]
     metadata: Option<Metadata>,
+    /// Only this array, by its name or UUID
+    #[arg(long, value_name = "NAME|UUID")]
+    array: Option<String>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -92,7 +98,7 @@ impl From<&InspectReport> for ArrayDocument {
             name: report.name.clone(),
             level: report.level.number(),
             layout: report.layout.map(|layout| layout.to_string()),
-            metadata: report.metadata.to_string(),
+            metadata: report.metadata.to_owned(),
             chunk_bytes: report.chunk_bytes,
             raid_disks: report.raid_disks,
             size_bytes: report.size_bytes,
@@ -108,27 +114,34 @@ impl From<&InspectReport> for ArrayDocument {
 
 /// Runs the command.
 pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
-    let mut arrays: BTreeMap<Uuid, Vec<Probed>> = BTreeMap::new();
     let mut problems = Vec::new();
+    let mut devices = Vec::new();
     let access = Access { allow_in_use: true, metadata: args.metadata, ..Access::default() };
     for device in probe_each(&expand(&args.devices, Path::new("/sys"))?, access)? {
         match device {
-            Ok(Probed { record: Some(ref record), .. }) => {
-                arrays.entry(record.superblock.array_uuid).or_default().push(device?);
-            }
+            Ok(probed) if probed.found.is_some() => devices.push(probed),
             Ok(Probed { path, holds, .. }) => problems.push(format!("{path}: no md superblock{holds}")),
             Err(failure) => problems.push(failure.to_string()),
         }
     }
+    let (mut arrays, of_none) = survey(&devices);
+    if let Some(asked) = &args.array {
+        let asked = asked.strip_prefix("/dev/").unwrap_or(asked);
+        arrays.retain(|array| is_named(asked, &array.report.name, array.report.uuid));
+        if arrays.is_empty() {
+            return Err(Failure::new(format!("no array on these devices is named '{asked}'")));
+        }
+    } else {
+        problems.extend(of_none);
+    }
     let mut reports = Vec::with_capacity(arrays.len());
-    for devices in arrays.into_values() {
-        // If the node has disappeared since, the records that were read remain valid.
-        let hosts = hosts_of(&devices).unwrap_or_else(|failure| {
+    for array in arrays {
+        // If the node has disappeared since, the structures that were read remain valid.
+        let hosts = hosts_of(array.devices.iter().map(|i| &devices[*i])).unwrap_or_else(|failure| {
             problems.push(failure.to_string());
             None
         });
-        let set = devices.into_iter().map(|device| (device.path, Ok(device.record)));
-        let mut report = InspectReport::new(set.collect())?;
+        let mut report = array.report;
         ask_who_runs(&mut report, hosts.as_deref());
         reports.push(report);
     }

@@ -3,7 +3,7 @@
 mod show;
 
 use crate::access::metadata;
-use crate::devices::{Placement, assemble_of, place};
+use crate::devices::{Placement, assemble_of, place_at};
 use crate::page::Page;
 use crate::text::{print, print_json};
 use clap::{Args, Subcommand};
@@ -194,8 +194,9 @@ fn put_back(
         return Err(Failure::new("name the members of the array after the number"));
     }
     let paths = expand(devices, Path::new("/sys"))?;
-    let (probed, array) = assemble_of(&paths, access)?;
-    let target = place(array, &probed, &Placement::One, &NodeOptions::default())?;
+    let (probed, assembled) = assemble_of(&paths, access, args.array.as_deref())?;
+    assembled.may_be(access)?;
+    let target = place_at(assembled, &probed, &Placement::One, &NodeOptions::default())?;
     let state = StateFiles::open(&folder(args)?, target.array().uuid())?;
     if let Some(why) = state.read_only() {
         return Err(Failure::new(format!("an undo needs a state directory that can be written: {why}")));

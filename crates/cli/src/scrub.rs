@@ -2,13 +2,14 @@
 
 mod args;
 mod drives;
+mod foreign;
 mod heal;
 pub(crate) mod human;
 mod orders;
 
 pub use args::{ScrubArgs, Study};
 
-use crate::devices::{assemble_of, place, taken_into_use};
+use crate::devices::{assemble_of, place_at, taken_into_use};
 use crate::page::print_result;
 use crate::progress::Display;
 use crate::running::{Running, running};
@@ -17,7 +18,7 @@ use crate::text::json_text;
 use pumice_host::finding::Finding;
 use pumice_host::pass::{Observer, Progress, Retry, StopReason};
 use pumice_host::report::Report;
-use pumice_host::scrub::run as run_pass;
+use pumice_host::scrub::{Options, run as run_pass};
 use pumice_node::NodeOptions;
 use pumice_offload::PaceRequest;
 use pumice_parity::kernels::Kernels;
@@ -229,9 +230,10 @@ fn attempt(args: &ScrubArgs, command: &mut Command, again: bool) -> Result<Scrub
         ));
     }
     let paths = expand(&devices, sysfs)?;
-    let (probed, mut array) = assemble_of(&paths, access)?;
+    let (probed, mut assembled) = assemble_of(&paths, access, args.array.as_deref())?;
+    assembled.may_be(access)?;
     if let Some(healing) = &healing {
-        heal::is_of(healing, &array, sysfs)?;
+        heal::is_of(healing, &assembled.array, sysfs)?;
     }
     options.in_use |= healing.is_some();
     // Other hosts may write the drives of a node, unless they are kept away.
@@ -244,8 +246,8 @@ fn attempt(args: &ScrubArgs, command: &mut Command, again: bool) -> Result<Scrub
         return Err(Failure::new(format!("{}: {what}", here.path)));
     }
     let here = allow_in_use.then(|| running(&paths, sysfs)).flatten();
-    options.running_elsewhere = is_judged(&mut array, here.as_ref(), &probed, args)?;
-    let target = place(array, &probed, &args.study.placement, &NodeOptions::default())?;
+    judge(&mut assembled.array, here.as_ref(), &probed, args, &mut options)?;
+    let target = place_at(assembled, &probed, &args.study.placement, &NodeOptions::default())?;
     options.check(&target)?;
     let folder = args.state_dir.clone().or_else(default_state_dir);
     let needed = args.repairs() || args.resume || args.heal;
@@ -301,7 +303,22 @@ fn attempt(args: &ScrubArgs, command: &mut Command, again: bool) -> Result<Scrub
     })
 }
 
-/// Makes the array one whose parity can be judged, if its state allows that. `here` is the array as
+/// Makes the array one whose parity can be judged, by the rules of its format.
+fn judge(
+    array: &mut Array,
+    here: Option<&Running>,
+    probed: &[Probed],
+    args: &ScrubArgs,
+    options: &mut Options,
+) -> Result<(), Failure> {
+    match array.metadata() {
+        Some(_) => options.running_elsewhere = is_judged(array, here, probed, args)?,
+        None => options.in_use |= foreign::is_judged(array, args)?,
+    }
+    Ok(())
+}
+
+/// Makes an array of md's one whose parity can be judged, if its state allows that. `here` is the array as
 /// this machine runs it. Returns whether another machine probably runs it.
 fn is_judged(
     array: &mut Array,

@@ -279,7 +279,7 @@ impl Finding {
     ) -> Self {
         let unsettled = unsettled.filter(|_| diagnosis.verdict == diagnosis::Verdict::Busy);
         let accused = diagnosis.verdict.accused();
-        let doubts = strength::doubts(diagnosis, alone);
+        let doubts = strength::doubts(diagnosis, alone, target.array().keeps_torn_rows());
         let members = match (&diagnosis.verdict, accused.as_slice()) {
             (
                 diagnosis::Verdict::Ambiguous(roles)

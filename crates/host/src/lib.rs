@@ -8,6 +8,7 @@
 //!
 //! Nothing here depends on the kind of node: everything goes through [`pumice_offload::DataNode`].
 
+pub mod again;
 mod astray;
 pub mod date;
 pub mod error;

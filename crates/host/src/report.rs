@@ -48,7 +48,7 @@ impl ArrayIdentity {
             name: array.name().to_owned(),
             level: geometry.level().number(),
             layout: geometry.layout().map(|layout| layout.to_string()),
-            metadata: array.metadata().to_string(),
+            metadata: array.format().to_owned(),
             chunk_bytes: geometry.chunk_bytes(),
             raid_disks: geometry.raid_disks(),
             stripes: geometry.stripes(),

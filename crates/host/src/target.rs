@@ -1,6 +1,7 @@
 //! An array as a scrub sees it: the node and drive of each member, and the equations of each
 //! stripe.
 
+use crate::again::{Nothing, ReadAgain};
 use crate::error::HostError;
 use crate::locks::{Purpose, StripeLock, StripeLocks};
 use crate::media_errors::{ErrorAccount, ErrorLimit};
@@ -45,9 +46,11 @@ pub struct JournalDrive {
 
 /// An array with its members on their nodes.
 pub struct Target {
-    /// The array in md: state, members, waiting records.
+    /// The array in its format: state, members, waiting records.
     array: Array,
-    /// Layout of the array on its members. Everything but md's own matters uses this.
+    /// The reader of its structures, if it is not md's.
+    again: Option<Arc<dyn ReadAgain>>,
+    /// Layout of the array on its members. Everything but the format's own matters uses this.
     layout: ArrayLayout,
     members: Vec<Option<Member>>,
     journal: Option<JournalDrive>,
@@ -182,7 +185,19 @@ impl Target {
         assert_eq!(members.len(), layout.columns(), "one entry a role");
         let tags = vec![OnceLock::new(); members.len()];
         let errors = ErrorAccount::default();
-        Self { array, layout, members, journal: None, errors, locks: None, tags }
+        let again = array.metadata().is_none().then(|| Arc::new(Nothing) as Arc<dyn ReadAgain>);
+        Self { array, again, layout, members, journal: None, errors, locks: None, tags }
+    }
+
+    /// The same, of an array that is not md's: it is read again by `again`.
+    #[must_use]
+    pub fn with_reader(self, again: Option<Arc<dyn ReadAgain>>) -> Self {
+        Self { again: again.or(self.again), ..self }
+    }
+
+    /// The reader of its structures, if it is not md's.
+    pub(crate) fn again(&self) -> Option<&dyn ReadAgain> {
+        self.again.as_deref()
     }
 
     /// The same, with the device of its write journal: without it, nothing of an array that has one

@@ -11,12 +11,14 @@
 //! 4. [`volume::RaidVolume`] joins the text with the superblocks of the images
 //!    ([`dm_raid::Superblock`]), and has the arrangement that an md array of this kind has.
 //! 5. [`survey()`] does all of this for a set of devices, and says which text counts.
+//! 6. [`format::Lvm`] makes arrays of it, as every array format does.
 //!
 //! Formats and rules are in `docs/reference/on-disk/lvm.md`.
 
 pub mod area;
 mod bytes;
 pub mod dm_raid;
+pub mod format;
 pub mod group;
 pub mod id;
 pub mod kind;

@@ -171,6 +171,8 @@ pub struct RaidVolume {
     pub resync: Option<Sectors>,
     /// Events of the images that are in use.
     pub events: u64,
+    /// The images that the others say are out: bit i of image i.
+    pub failed: u64,
     /// The images, by role.
     pub images: Vec<Image>,
     /// The names of the volumes that stand on it, such as a thin pool, nearest first.
@@ -273,6 +275,7 @@ fn describe(
         region_sectors: Sectors(raid.region_sectors),
         resync: common.resync,
         events: common.events,
+        failed: common.failed,
         images,
         above: group.above(volume).into_iter().map(|above| group.logical[above].name.clone()).collect(),
     })

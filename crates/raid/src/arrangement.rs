@@ -121,7 +121,8 @@ impl Arrangement {
     }
 
     /// Returns whether some stripe can be checked without these roles.
-    pub(crate) fn is_checkable_without(&self, missing: &[usize]) -> bool {
+    #[must_use]
+    pub fn is_checkable_without(&self, missing: &[usize]) -> bool {
         match self {
             Self::Parity(geometry) => missing.len() < usize::from(geometry.level().parities()),
             Self::Mirrors(mirrors) => {

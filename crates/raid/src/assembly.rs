@@ -7,6 +7,7 @@
 
 mod again;
 mod error;
+mod stated;
 mod survey;
 
 use std::collections::BTreeMap;
@@ -19,15 +20,17 @@ use pumice_units::{Role, Sectors, StripeIndex};
 
 pub use again::AgainError;
 pub use error::{AssemblyError, Note};
+pub use stated::Stated;
 pub use survey::Standing;
 pub(crate) use survey::{Survey, valid_sectors};
 
+use crate::area::Area;
 use crate::arrangement::Arrangement;
 use crate::bitmap::Bitmap;
 use crate::metadata::Metadata;
 use crate::probe::MemberRecord;
-use crate::superblock::Resync;
 use crate::superblock::features::Features;
+use crate::superblock::{Resync, Superblock};
 use crate::uuid::Uuid;
 
 /// The state of an array as a whole. If several apply, the last of them in this order.
@@ -112,27 +115,64 @@ pub struct Member {
     pub device: String,
     /// Its role.
     pub role: Role,
-    /// md's records on it.
-    pub record: MemberRecord,
+    /// Facts about it.
+    pub facts: MemberFacts,
+    /// md's records on it; `None` of another format.
+    pub record: Option<MemberRecord>,
+}
+
+/// Facts about a member that every format states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemberFacts {
+    /// The UUID of its device; `None` if the format does not name it.
+    pub identity: Option<Uuid>,
+    /// The format's number of it.
+    pub number: u16,
+    /// Its event count.
+    pub events: u64,
+    /// Bytes from the start of its place to its data.
+    pub data_offset: u64,
+    /// Its data.
+    pub size: Sectors,
+    /// Valid length of its data.
+    pub valid: Sectors,
+}
+
+impl From<&Superblock> for MemberFacts {
+    fn from(superblock: &Superblock) -> Self {
+        Self {
+            identity: superblock.device_uuid,
+            number: superblock.dev_number,
+            events: superblock.events,
+            data_offset: superblock.data_offset_bytes(),
+            size: superblock.size,
+            valid: valid_sectors(superblock),
+        }
+    }
 }
 
 impl Member {
     /// Bytes from the start of the device to its data area.
     #[must_use]
     pub const fn data_offset_bytes(&self) -> u64 {
-        self.record.superblock.data_offset_bytes()
+        self.facts.data_offset
     }
 
     /// Valid length of the data area: all of it, unless the member is being rebuilt.
     #[must_use]
-    pub fn valid_sectors(&self) -> Sectors {
-        valid_sectors(&self.record.superblock)
+    pub const fn valid_sectors(&self) -> Sectors {
+        self.facts.valid
     }
 
     /// The same in whole stripes of `geometry`.
     #[must_use]
     pub fn valid_stripes(&self, geometry: &Arrangement) -> u64 {
-        geometry.valid_stripes(self.valid_sectors().get(), self.record.superblock.size.get())
+        geometry.valid_stripes(self.facts.valid.get(), self.facts.size.get())
+    }
+
+    /// Ranges that its device cannot give back, by its format; from the start of the device.
+    pub(crate) fn bad_blocks(&self) -> &[Area] {
+        self.record.as_ref().map_or(&[], |record| &record.bad_blocks)
     }
 }
 
@@ -152,7 +192,10 @@ pub struct Other {
 pub struct Array {
     uuid: Uuid,
     name: String,
-    metadata: Metadata,
+    /// `None`: it is not md's.
+    metadata: Option<Metadata>,
+    /// The words for the format.
+    format: &'static str,
     events: u64,
     ctime: u64,
     geometry: Arrangement,
@@ -170,6 +213,7 @@ pub struct Array {
     pub(crate) running: bool,
     /// The members' bitmaps, without duplicates.
     pub(crate) bitmaps: Vec<Arc<Bitmap>>,
+    keeps_torn_rows: bool,
 }
 
 /// Sorts devices by the array they belong to.
@@ -225,13 +269,15 @@ impl Array {
                 bitmaps.push(Arc::new(bitmap.clone()));
             }
             if let Some(slot) = members.get_mut(role.index()) {
-                *slot = Some(Member { device, role, record });
+                let facts = MemberFacts::from(&record.superblock);
+                *slot = Some(Member { device, role, facts, record: Some(record) });
             }
         }
         Ok(Self {
             uuid: newest.array_uuid,
             name: newest.name,
-            metadata: newest.metadata,
+            metadata: Some(newest.metadata),
+            format: newest.metadata.words(),
             events: newest.events,
             ctime: newest.ctime,
             geometry,
@@ -246,6 +292,7 @@ impl Array {
             settled: false,
             running: false,
             bitmaps,
+            keeps_torn_rows: false,
         })
     }
 
@@ -261,10 +308,16 @@ impl Array {
         &self.name
     }
 
-    /// The format of its superblocks.
+    /// The version of its superblocks; `None` if it is not md's.
     #[must_use]
-    pub const fn metadata(&self) -> Metadata {
+    pub const fn metadata(&self) -> Option<Metadata> {
         self.metadata
+    }
+
+    /// The words for its format, such as "1.2".
+    #[must_use]
+    pub const fn format(&self) -> &'static str {
+        self.format
     }
 
     /// The highest event count.
@@ -328,10 +381,22 @@ impl Array {
         &self.notes
     }
 
+    /// Adds notes of its format, in its words.
+    pub fn note(&mut self, notes: impl IntoIterator<Item = String>) {
+        self.notes.extend(notes.into_iter().map(Note::Stated));
+    }
+
     /// Returns whether writes may be under way, or have been when the array stopped.
     #[must_use]
     pub fn unclean(&self) -> bool {
         self.resync == Resync::Unclean
+    }
+
+    /// Returns whether nothing makes rows consistent that a crash left half written: then an
+    /// inconsistent row may be such a row.
+    #[must_use]
+    pub const fn keeps_torn_rows(&self) -> bool {
+        self.keeps_torn_rows
     }
 
     /// Returns whether it is known which stripes have writes waiting in a journal: always where
@@ -378,13 +443,13 @@ impl Array {
     /// The record of writes under way beside the superblocks.
     #[must_use]
     pub fn write_records(&self) -> WriteRecords {
-        let members = || self.members.iter().flatten();
+        let members = || self.members.iter().flatten().filter_map(|member| member.record.as_ref());
         let journal = self.journal_device().is_some() || self.journal_stripes.is_none();
-        if journal || members().any(|m| m.record.superblock.features.has(Features::JOURNAL)) {
+        if journal || members().any(|m| m.superblock.features.has(Features::JOURNAL)) {
             WriteRecords::Journal
-        } else if members().any(|m| m.record.superblock.bitmap.is_some()) {
+        } else if !self.bitmaps.is_empty() || members().any(|m| m.superblock.bitmap.is_some()) {
             WriteRecords::Bitmap
-        } else if members().any(|m| m.record.superblock.ppl.is_some()) {
+        } else if members().any(|m| m.superblock.ppl.is_some()) {
             WriteRecords::Ppl
         } else {
             WriteRecords::None

@@ -9,7 +9,6 @@ use pumice_units::Role;
 
 use crate::assembly::{Standing, State, Survey, valid_sectors};
 use crate::layout::{Layout, Level};
-use crate::metadata::Metadata;
 use crate::probe::{MemberRecord, ProbeError};
 use crate::uuid::Uuid;
 
@@ -86,8 +85,8 @@ pub struct InspectReport {
     pub level: Level,
     /// The layout; `None` for RAID-4.
     pub layout: Option<Layout>,
-    /// The format of the superblocks.
-    pub metadata: Metadata,
+    /// The words for the format, such as "1.2".
+    pub metadata: &'static str,
     /// Bytes of a chunk.
     pub chunk_bytes: u64,
     /// Members, parity included.
@@ -154,7 +153,7 @@ impl InspectReport {
             name: newest.name.clone(),
             level: newest.level,
             layout: newest.layout,
-            metadata: newest.metadata,
+            metadata: newest.metadata.words(),
             chunk_bytes: newest.chunk_bytes(),
             raid_disks: newest.raid_disks,
             size_bytes: newest.arrangement().map_or(0, |arrangement| arrangement.array_bytes()),

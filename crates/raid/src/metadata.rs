@@ -50,6 +50,17 @@ impl Metadata {
         }
     }
 
+    /// mdadm's word for it.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::V0_90 => "0.90",
+            Self::V1_0 => "1.0",
+            Self::V1_1 => "1.1",
+            Self::V1_2 => "1.2",
+        }
+    }
+
     /// The name of the structure in messages.
     #[must_use]
     pub(crate) const fn structure(self) -> &'static str {
@@ -69,12 +80,7 @@ const fn at(sector: u64, device_sectors: u64) -> Option<u64> {
 
 impl fmt::Display for Metadata {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::V0_90 => "0.90",
-            Self::V1_0 => "1.0",
-            Self::V1_1 => "1.1",
-            Self::V1_2 => "1.2",
-        })
+        f.write_str(self.words())
     }
 }
 

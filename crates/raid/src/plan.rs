@@ -166,7 +166,9 @@ impl Array {
         };
         for member in self.members().iter().flatten() {
             sources.push(sorted(self.bad_stripes(member), SkipReason::BadBlock));
-            if let Some(ppl) = member.record.ppl.as_ref().filter(|_| cut_off) {
+            if let Some(ppl) =
+                member.record.as_ref().and_then(|record| record.ppl.as_ref()).filter(|_| cut_off)
+            {
                 sources.push(sorted(self.ppl_stripes(ppl), SkipReason::PplPending));
             }
         }
@@ -178,7 +180,7 @@ impl Array {
     /// The stripes that a member's bad-block log touches.
     fn bad_stripes(&self, member: &Member) -> Vec<Range<u64>> {
         let start = member.data_offset_bytes() / SECTOR;
-        let bad = member.record.bad_blocks.iter();
+        let bad = member.bad_blocks().iter();
         // A bad block before the data area concerns no stripe.
         let within = bad.filter(|area| area.end() > start);
         within

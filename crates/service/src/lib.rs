@@ -7,14 +7,17 @@
 
 pub mod access;
 pub mod api;
+pub mod assembling;
 pub mod client;
 pub mod doctor;
 pub mod failure;
 pub mod folder;
+pub mod formats;
 pub mod identity;
 mod lines;
 mod listener;
 pub mod look;
+pub mod mapped;
 pub mod members;
 pub mod name;
 pub mod notify;
@@ -22,6 +25,7 @@ pub mod open;
 pub mod opening;
 mod orders;
 pub mod passes;
+pub mod part;
 pub mod place;
 pub mod probed;
 pub mod probing;

@@ -13,6 +13,7 @@ use pumice_executor::MemberDrive;
 use pumice_initiator::DigestPolicy;
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId, Drives};
+use pumice_raid::md::Md;
 use pumice_raid::{Metadata, ReadAt};
 use pumice_remote::RemoteNode;
 use pumice_units::Role;
@@ -215,7 +216,7 @@ impl Devices {
     fn all_of(&mut self, name: &RemotePlace) -> Result<Vec<MemberDrive>, Failure> {
         let node = Arc::clone(&self.nodes[&name.address]);
         let mut out = Vec::new();
-        for probed in probe_drives(&node, name, self.metadata) {
+        for probed in probe_drives(&node, name, self.metadata, &[&Md]) {
             let probed = probed?;
             let Place::There(node, id) = probed.place else { continue };
             self.take(PathBuf::from(&probed.path))?;

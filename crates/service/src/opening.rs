@@ -3,6 +3,7 @@
 use crate::access::Access;
 use crate::failure::Failure;
 use crate::name::RemoteName;
+use crate::part::{self, Part, part_of};
 use crate::tagged;
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
 use std::path::{Path, PathBuf};
@@ -66,19 +67,24 @@ pub fn open_beside(
 ) -> Result<Vec<Arc<dyn BlockDevice>>, Failure> {
     let mode = if access.write { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
     let mut out: Vec<Arc<dyn BlockDevice>> = Vec::with_capacity(paths.len());
-    let mut seen: Vec<(PathBuf, &Path)> = Vec::new();
+    let mut seen: Vec<(PathBuf, Option<Part>, &Path)> = Vec::new();
     for name in paths {
-        let (path, tagging) = tagged::split(name)?;
+        let (path, part) = part::split(name)?;
+        let (path, tagging) = if part.is_some() { (path, None) } else { tagged::split(&path)? };
         let path = path.as_path();
         let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        if let Some((_, first)) = seen.iter().find(|(known, _)| *known == real) {
+        if let Some((.., first)) = seen.iter().find(|(known, of, _)| *known == real && *of == part) {
             let (first, second) = (first.display(), name.display());
             return Err(Failure::new(format!("{first} and {second} are the same device, named twice")));
         }
-        seen.push((real, name));
+        seen.push((real, part, name));
         let device = FileDevice::open(path, mode, Options::default())?;
         check_unused(path, &device, access, beside_nodes, Path::new("/sys"))?;
         let device: Arc<dyn BlockDevice> = tagged::promised(device, tagging.as_ref());
+        let device = match part {
+            Some(part) => part_of(device, part, name)?,
+            None => device,
+        };
         out.push(match tagging {
             Some(tagging) => tagged::beside(device, path, &tagging, access.write)?,
             None => device,

@@ -1,21 +1,31 @@
 //! Devices that have been opened, each with its location and its superblock.
 
-use crate::failure::Failure;
 use pumice_blockdev::BlockDevice;
-use pumice_offload::DriveId;
-use pumice_raid::{MemberRecord, ProbeError};
+use pumice_offload::{DriveId, Drives};
+use pumice_raid::MemberRecord;
+use pumice_raid::format::{ArrayFormat, Found};
 use pumice_remote::RemoteNode;
+use std::io;
 use std::sync::Arc;
 
-/// A device and its superblock.
+/// A structure of an array format on a device.
+#[derive(Debug, Clone)]
+pub struct Recognised {
+    /// The format.
+    pub format: &'static dyn ArrayFormat,
+    /// Its structure.
+    pub found: Found,
+}
+
+/// A device, and the array format that it is of.
 pub struct Probed {
     /// Its name, as it was given.
     pub path: String,
     /// Its location.
     pub place: Place,
-    /// Its superblock; `None` if it has none, or if that was taken to assemble an array.
-    pub record: Option<MemberRecord>,
-    /// The words for what it holds if it has no superblock.
+    /// The structure of an array format on it, if there is one.
+    pub found: Option<Recognised>,
+    /// The words for what it holds if there is none.
     pub holds: String,
 }
 
@@ -37,6 +47,25 @@ impl Place {
             Self::There(..) => None,
         }
     }
+
+    /// Its size in bytes.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        match self {
+            Self::Here(device) => device.size_bytes(),
+            Self::There(node, drive) => {
+                node.drives().iter().find(|known| known.id == *drive).map_or(0, |known| known.size_bytes)
+            }
+        }
+    }
+
+    /// Reads bytes of it.
+    pub(crate) fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        match self {
+            Self::Here(device) => device.read_at(offset, buf).map_err(io::Error::other),
+            Self::There(node, drive) => node.read(*drive, offset, buf).map_err(io::Error::other),
+        }
+    }
 }
 
 impl Probed {
@@ -45,11 +74,17 @@ impl Probed {
     pub const fn here(&self) -> Option<&Arc<dyn BlockDevice>> {
         self.place.here()
     }
+
+    /// The records of md on it, if it has some.
+    #[must_use]
+    pub fn md(&self) -> Option<&MemberRecord> {
+        self.found.as_ref()?.found.get()
+    }
 }
 
 /// The nodes behind devices, each once.
 #[must_use]
-pub fn nodes_of(probed: &[Probed]) -> Vec<Arc<RemoteNode>> {
+pub fn nodes_of<'p>(probed: impl IntoIterator<Item = &'p Probed>) -> Vec<Arc<RemoteNode>> {
     let mut nodes: Vec<Arc<RemoteNode>> = Vec::new();
     for device in probed {
         if let Place::There(node, _) = &device.place
@@ -59,35 +94,4 @@ pub fn nodes_of(probed: &[Probed]) -> Vec<Arc<RemoteNode>> {
         }
     }
     nodes
-}
-
-/// Advice for a member that has been cut short; empty where the error is another one.
-pub(crate) fn advice(error: &ProbeError) -> &'static str {
-    match error {
-        ProbeError::Invalid(invalid) if invalid.field == "data_size" => {
-            "; to check the others, leave it out and give --degraded"
-        }
-        _ => "",
-    }
-}
-
-/// Takes the records of devices that are all members of an array.
-///
-/// # Errors
-/// If a device has no superblock.
-pub fn records(probed: &mut [Probed]) -> Result<Vec<(String, MemberRecord)>, Failure> {
-    let mut records = Vec::new();
-    let some_have_one = probed.iter().any(|device| device.record.is_some());
-    for probed in probed {
-        let record = probed.record.take().ok_or_else(|| {
-            // That of version 0.90 or 1.0 is at the end, and missing where the end is.
-            let advice = match some_have_one {
-                true => "; leave it out, with --degraded if it is a member whose end was cut off",
-                false => "",
-            };
-            Failure::new(format!("{}: no md superblock{}{advice}", probed.path, probed.holds))
-        })?;
-        records.push((probed.path.clone(), record));
-    }
-    Ok(records)
 }

@@ -1,18 +1,21 @@
-//! Reads the superblocks of everything that is named, together: where one device leaves it open
-//! which of its superblocks counts, the others decide, on whatever machine they are.
+//! Reads the structures of array formats of everything that is named, together: where one device
+//! leaves it open which of its superblocks counts, the others decide, on whatever machine they are.
 
-use crate::access::{Access, probe_named};
+use crate::access::Access;
 use crate::failure::Failure;
+use crate::formats::FORMATS;
 use crate::name::RemoteName;
 use crate::opening::open_beside;
+use crate::part;
 use crate::place::RemotePlace;
-use crate::probed::{Place, Probed, advice};
+use crate::probed::{Place, Probed, Recognised};
 use crate::remote::{connect, hold, told_apart};
 use crate::tagged;
 use pumice_blockdev::BlockDevice;
 use pumice_host::probe::DriveReader;
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DriveId, Presence};
+use pumice_raid::format::{ArrayFormat, Asked};
 use pumice_raid::probe::probed_spans;
 use pumice_raid::{Metadata, ReadAt};
 use pumice_remote::RemoteNode;
@@ -54,7 +57,7 @@ pub fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>, Failu
     let devices = open_beside(&local, access, !far.is_empty())?;
     let here = local.iter().zip(devices).map(|(path, device)| Unread::here(path, device));
     let all = here.chain(far.into_iter().map(Ok)).collect();
-    read(all, access.metadata).into_iter().collect()
+    read(all, access.metadata, &FORMATS).into_iter().collect()
 }
 
 /// The same, where a device that cannot be opened, reached or read does not affect the others.
@@ -70,17 +73,21 @@ pub fn probe_each(paths: &[PathBuf], access: Access) -> Result<Each<Probed>, Fai
     });
     let mut all: Each<Unread> = here.collect();
     all.extend(reach(far.into_iter().map(|(name, _)| name), access));
-    Ok(read(all, access.metadata))
+    Ok(read(all, access.metadata, &FORMATS))
 }
 
-/// The drives of a node that a name stands for, with their superblocks.
+/// The drives of a node that a name stands for, with their structures of some formats.
 pub(crate) fn probe_drives(
     node: &Arc<RemoteNode>,
     name: &RemotePlace,
     metadata: Option<Metadata>,
+    formats: Formats<'_>,
 ) -> Each<Probed> {
-    read(drives(node, name), metadata)
+    read(drives(node, name, formats), metadata, formats)
 }
+
+/// Formats that are looked for, in this order.
+pub type Formats<'f> = &'f [&'static dyn ArrayFormat];
 
 /// Drives of nodes, and devices of this machine, among what is named.
 type Split = (Vec<(RemotePlace, PathBuf)>, Vec<PathBuf>);
@@ -98,7 +105,10 @@ fn split(paths: &[PathBuf]) -> Result<Split, Failure> {
 
 impl Unread {
     fn here(name: &Path, device: Arc<dyn BlockDevice>) -> Result<Self, Failure> {
-        let path = tagged::split(name)?.0.display().to_string();
+        let path = match part::split(name)? {
+            (_, Some(_)) => name.display().to_string(),
+            (path, None) => tagged::split(&path)?.0.display().to_string(),
+        };
         let size = device.size_bytes();
         Ok(Self { path, place: Place::Here(device), size, of_node: None })
     }
@@ -119,7 +129,7 @@ fn reach(names: impl Iterator<Item = RemotePlace>, access: Access) -> Each<Unrea
     let mut nodes: BTreeMap<SocketAddr, Option<Arc<RemoteNode>>> = BTreeMap::new();
     names
         .flat_map(|name| match nodes.get(&name.address) {
-            Some(Some(node)) => drives(node, &name),
+            Some(Some(node)) => drives(node, &name, &FORMATS),
             Some(None) => Vec::new(),
             None => {
                 let connected = connect(name.address, access.digests).and_then(|node| match access.write {
@@ -128,7 +138,7 @@ fn reach(names: impl Iterator<Item = RemotePlace>, access: Access) -> Each<Unrea
                     false => node.observe().map(|()| node).map_err(Failure::from),
                 });
                 nodes.insert(name.address, connected.as_ref().ok().cloned());
-                connected.map_or_else(|failure| vec![Err(failure)], |node| drives(&node, &name))
+                connected.map_or_else(|failure| vec![Err(failure)], |node| drives(&node, &name, &FORMATS))
             }
         })
         .collect()
@@ -136,7 +146,7 @@ fn reach(names: impl Iterator<Item = RemotePlace>, access: Access) -> Each<Unrea
 
 /// The drives of a node that a name stands for. All of them means those that carry a superblock,
 /// whole or damaged.
-fn drives(node: &Arc<RemoteNode>, name: &RemotePlace) -> Each<Unread> {
+fn drives(node: &Arc<RemoteNode>, name: &RemotePlace, formats: Formats<'_>) -> Each<Unread> {
     let named = node.drives().iter().filter(|d| name.nsid.is_none_or(|nsid| d.id == DriveId(nsid)));
     let drives: Each<Unread> = named
         .map(|drive| {
@@ -152,18 +162,19 @@ fn drives(node: &Arc<RemoteNode>, name: &RemotePlace) -> Each<Unread> {
         Some(nsid) if drives.is_empty() => {
             vec![Err(Failure::new(format!("{name}: the node has no drive {nsid}")))]
         }
-        None if drives.is_empty() => vec![Err(nothing_on(name))],
+        None if drives.is_empty() => vec![Err(nothing_on(name, formats))],
         _ => drives,
     }
 }
 
-fn nothing_on(name: &RemotePlace) -> Failure {
-    Failure::new(format!("{name}: none of its drives has an md superblock"))
+fn nothing_on(name: &RemotePlace, formats: Formats<'_>) -> Failure {
+    let structures: Vec<&str> = formats.iter().map(|format| format.structure()).collect();
+    Failure::new(format!("{name}: none of its drives has an {}", structures.join(", or ")))
 }
 
-/// Reads the superblocks of all that is open.
-fn read(all: Each<Unread>, metadata: Option<Metadata>) -> Each<Probed> {
-    let found = look(all.iter().filter_map(|one| one.as_ref().ok()), metadata);
+/// Reads the structures of all that is open.
+fn read(all: Each<Unread>, metadata: Option<Metadata>, formats: Formats<'_>) -> Each<Probed> {
+    let found = look(all.iter().filter_map(|one| one.as_ref().ok()), metadata, formats);
     let mut found = found.into_iter();
     let mut out = Vec::new();
     // Nodes whose drives have all been left out so far.
@@ -177,33 +188,37 @@ fn read(all: Each<Unread>, metadata: Option<Metadata>) -> Each<Probed> {
                 continue;
             }
         };
-        let (record, holds) = match found.next().expect("a result for each device that is open") {
+        let (found, holds) = match found.next().expect("a result for each device that is open") {
             Ok(found) => found,
             Err(error) => {
                 filled.extend(of_node);
-                out.push(Err(Failure::new(format!("{path}: {error}{}", advice(&error)))));
+                out.push(Err(Failure::new(format!("{path}: {error}"))));
                 continue;
             }
         };
-        match (of_node, &record) {
+        match (of_node, &found) {
             (Some(name), None) => empty.push(name),
             (of_node, _) => {
                 filled.extend(of_node);
-                out.push(Ok(Probed { path, place, record, holds }));
+                out.push(Ok(Probed { path, place, found, holds }));
             }
         }
     }
     empty.dedup();
     empty.retain(|name| !filled.contains(name));
-    out.extend(empty.iter().map(|name| Err(nothing_on(name))));
+    out.extend(empty.iter().map(|name| Err(nothing_on(name, formats))));
     out
 }
 
-/// A superblock, or the words for what a device without one holds.
-type Looked = Result<(Option<pumice_raid::MemberRecord>, String), pumice_raid::ProbeError>;
+/// A structure, or the words for what a device without one holds.
+type Looked = Result<(Option<Recognised>, String), String>;
 
 /// The result of the probe of each device, in their order.
-fn look<'u>(all: impl Iterator<Item = &'u Unread>, metadata: Option<Metadata>) -> Vec<Looked> {
+fn look<'u>(
+    all: impl Iterator<Item = &'u Unread>,
+    metadata: Option<Metadata>,
+    formats: Formats<'_>,
+) -> Vec<Looked> {
     let all: Vec<&Unread> = all.collect();
     let devices: Vec<_> = all.iter().filter_map(|one| one.place.here().cloned()).collect();
     let here = LocalNode::new("probe", devices, &Peers::new(), NodeOptions::default());
@@ -230,13 +245,33 @@ fn look<'u>(all: impl Iterator<Item = &'u Unread>, metadata: Option<Metadata>) -
     }
     let readers: Vec<&dyn ReadAt> = readers.iter().flatten().map(|reader| reader as &dyn ReadAt).collect();
     assert_eq!(readers.len(), all.len(), "every device is read");
-    let found = probe_named(&readers, metadata).into_iter().zip(&readers).zip(&all);
+    let recognised = recognise(&readers, Asked { metadata }, formats);
     let looked = |((found, reader), one): ((Result<Option<_>, _>, &&dyn ReadAt), &&Unread)| {
-        found.map(|record| match record {
-            // What is left out if it has no superblock is not read again for its name.
+        found.map(|found| match found {
+            // What is left out if it has no structure is not read again for its name.
             None if one.of_node.is_none() => (None, pumice_raid::foreign::holds(*reader)),
-            record => (record, String::new()),
+            found => (found, String::new()),
         })
     };
-    found.map(looked).collect()
+    recognised.into_iter().zip(&readers).zip(&all).map(looked).collect()
+}
+
+/// The structure on each device of the first of `formats` that finds one there.
+///
+/// # Errors
+/// In the place of a device on which the first that finds something finds damage.
+pub fn recognise(
+    devices: &[&dyn ReadAt],
+    asked: Asked,
+    formats: Formats<'_>,
+) -> Vec<Result<Option<Recognised>, String>> {
+    let mut out: Vec<Result<Option<Recognised>, String>> = devices.iter().map(|_| Ok(None)).collect();
+    for format in formats {
+        let left: Vec<usize> = (0..out.len()).filter(|i| matches!(out[*i], Ok(None))).collect();
+        let bytes: Vec<&dyn ReadAt> = left.iter().map(|i| devices[*i]).collect();
+        for (i, found) in left.into_iter().zip(format.probe(&bytes, asked)) {
+            out[i] = found.map(|found| found.map(|found| Recognised { format: *format, found }));
+        }
+    }
+    out
 }

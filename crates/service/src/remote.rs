@@ -116,7 +116,8 @@ fn are(hosts: usize) -> String {
 ///
 /// # Errors
 /// If a node does not answer.
-pub fn hosts_of(devices: &[Probed]) -> Result<Option<String>, Failure> {
+pub fn hosts_of<'p>(devices: impl IntoIterator<Item = &'p Probed>) -> Result<Option<String>, Failure> {
+    let devices: Vec<&Probed> = devices.into_iter().collect();
     if devices.iter().any(|device| device.here().is_some()) {
         return Ok(None);
     }

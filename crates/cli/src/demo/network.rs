@@ -110,8 +110,8 @@ fn same(far: &[Finding], near: &[Finding]) -> bool {
 }
 
 fn assemble_remote(names: &[PathBuf]) -> Result<(Target, Vec<Arc<RemoteNode>>), Failure> {
-    let mut probed = probe_all(names, Access::default())?;
-    let array = assemble_from(&mut probed)?;
+    let probed = probe_all(names, Access::default())?;
+    let array = assemble_from(&probed)?;
     let nodes = nodes_of(&probed);
     Ok((place(array, &probed, &Placement::One, &NodeOptions::default())?, nodes))
 }

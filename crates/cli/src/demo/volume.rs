@@ -164,8 +164,8 @@ pub(super) fn run(folder: &Path, json: bool) -> Result<ExitCode, Failure> {
         return Err(Failure::new("the volume could not be left clean"));
     }
     drop((device, drives));
-    let mut probed = probe_all(&paths, Access::default())?;
-    let target = place(assemble_from(&mut probed)?, &probed, &Placement::One, &NodeOptions::default())?;
+    let probed = probe_all(&paths, Access::default())?;
+    let target = place(assemble_from(&probed)?, &probed, &Placement::One, &NodeOptions::default())?;
     let outcome = run_pass(&target, None, &Options::with_seed(fresh_seed()?), &mut Silent, &Stop::new())?;
     if !outcome.findings.is_empty() {
         return Err(Failure::new("the scrub found damage that the demo did not plant"));

@@ -130,8 +130,8 @@ fn protect(world: &World, path: &Path) -> Result<PathBuf, Failure> {
 
 fn scrub(names: &[PathBuf], repair: Option<RepairPolicy>, folder: &Path) -> Result<Outcome, Failure> {
     let state = StateFiles::open(&folder.join("state"), ARRAY)?;
-    let mut probed = probe_all(names, Access { write: repair.is_some(), ..Access::default() })?;
-    let array = assemble_from(&mut probed)?;
+    let probed = probe_all(names, Access { write: repair.is_some(), ..Access::default() })?;
+    let array = assemble_from(&probed)?;
     let target = place(array, &probed, &Placement::Runs(super::NODES), &NodeOptions::default())?;
     let options = Options { repair, ..Options::with_seed(fresh_seed()?) };
     Ok(run_pass(&target, Some(&state), &options, &mut Silent, &Stop::new())?)

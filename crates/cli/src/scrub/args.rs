@@ -23,8 +23,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Checks an md array. For each inconsistency, reports the place, the member that is probably
-/// wrong, and how certain that is.
+/// Checks an md array, or a RAID volume of LVM. For each inconsistency, reports the place, the
+/// member that is probably wrong, and how certain that is.
 ///
 /// Without --repair, devices are opened read-only and nothing is written to them. With --repair,
 /// devices are opened exclusively.
@@ -85,6 +85,11 @@ pub struct ScrubArgs {
     /// array have written superblocks of other versions into it, on all members
     #[arg(long, value_name = "VERSION", value_parser = metadata, help_heading = WHAT)]
     pub(crate) metadata: Option<Metadata>,
+
+    /// The array to check, if the devices carry several, as the volumes of an LVM group: its name,
+    /// such as vg/data, or its UUID
+    #[arg(long, value_name = "NAME|UUID", conflicts_with = "drives", help_heading = WHAT)]
+    pub(crate) array: Option<String>,
 
     /// Have md check the stripes in which drives refuse blocks, so that md rewrites those blocks.
     /// Name the running array, such as /dev/md0, and the nodes of its drives

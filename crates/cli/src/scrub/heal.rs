@@ -114,7 +114,8 @@ fn is_member(path: &Path, of: &pumice_raid::Array) -> Result<bool, Failure> {
     let size = device.size_bytes();
     let node = LocalNode::new("member", vec![device], &Peers::new(), NodeOptions::default());
     let reader = DriveReader::new(&node, DriveId(1), size);
-    let found = probe_at(&[&reader], of.metadata()).swap_remove(0);
+    let Some(metadata) = of.metadata() else { return Ok(false) };
+    let found = probe_at(&[&reader], metadata).swap_remove(0);
     let record = found.map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
     Ok(record.is_some_and(|record| record.superblock.array_uuid == of.uuid()))
 }
@@ -421,7 +422,7 @@ mod tests {
         };
         let paths = [0, 1, 2].map(|i| folder.path().join(i.to_string()));
         write(Metadata::V1_2, uuid, Some(1 << 20));
-        let array = crate::devices::assemble_of(&paths, Access::default()).unwrap().1;
+        let array = crate::devices::assemble_of(&paths, Access::default(), None).unwrap().1.array;
         assert!(is_member(&paths[0], &array).unwrap());
         write(Metadata::V1_0, uuid, None);
         assert!(is_member(&paths[0], &array).unwrap(), "users cannot keep it from being healed");

@@ -1,6 +1,7 @@
 //! Arrays that Linux itself wrote, where somebody has put them: `PUMICE_MD_IMAGES` names the
 //! folder.
 
+mod lvm;
 mod unpacked;
 
 use serde_json::Value;

@@ -58,6 +58,8 @@ pub enum Doubt {
     Pattern,
     /// The member's own tags match: data and tag were lost together, or other members are wrong.
     Acquitted,
+    /// Nothing makes rows of this array consistent that a crash left half written.
+    Torn,
 }
 
 impl Doubt {
@@ -73,6 +75,9 @@ impl Doubt {
             Self::Rival => "two other members explain the same bytes (see below)",
             Self::Acquitted => {
                 "the member's own tags match: a write was lost together with its tags, or other members are wrong"
+            }
+            Self::Torn => {
+                "a write that a crash cut off would look the same: this format of arrays never makes such rows consistent"
             }
             Self::Pattern => "it is part of a pattern over the array (see above)",
         }
@@ -90,7 +95,7 @@ impl From<diagnosis::Doubt> for Doubt {
 }
 
 /// The doubts of a diagnosis by itself, without its pass.
-pub(super) fn doubts(diagnosis: &Diagnosis, alone: bool) -> Vec<Doubt> {
+pub(super) fn doubts(diagnosis: &Diagnosis, alone: bool, keeps_torn_rows: bool) -> Vec<Doubt> {
     if diagnosis.certainty != Certainty::Likely {
         return Vec::new();
     }
@@ -103,6 +108,9 @@ pub(super) fn doubts(diagnosis: &Diagnosis, alone: bool) -> Vec<Doubt> {
     };
     if diagnosis.testimony.is_some() {
         doubts.push(Doubt::Acquitted);
+    }
+    if keeps_torn_rows {
+        doubts.push(Doubt::Torn);
     }
     doubts
 }

@@ -1,12 +1,14 @@
 //! Lost connections within a pass: when to try again, and the check that the same drives and array
 //! are reached.
 
+use crate::again::ReadAgain;
 use crate::error::HostError;
 use crate::probe::DriveReader;
 use crate::stop::Stop;
 use crate::target::Target;
 use pumice_offload::{ErrorKind, Link, NodeError};
-use pumice_raid::{Known, probe_for};
+use pumice_raid::assembly::AgainError;
+use pumice_raid::{Array, Known, probe_for};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -66,17 +68,35 @@ pub(super) fn reconnect(target: &Target, stop: &Stop) -> Result<(), HostError> {
 
 /// The superblocks still name each member's device and array.
 fn same_members(target: &Target) -> Result<(), HostError> {
+    if let Some(again) = target.again() {
+        return same_again(target, again);
+    }
     for (role, member) in target.members() {
         let drives = member.node.describe()?.drives;
         let drive = drives.iter().find(|drive| drive.id == member.drive);
         let drive = drive.ok_or_else(|| another_device(&member.device))?;
-        let then = target.array().member(role).map(|member| &member.record.superblock);
+        let then = target.array().member(role).and_then(|member| member.record.as_ref());
+        let then = then.map(|record| &record.superblock);
         let known = then.map_or_else(Known::default, Known::of);
         let found = probe_for(&DriveReader::new(&*member.node, member.drive, drive.size_bytes), known);
         let found = found
             .map_err(|error| NodeError::new(ErrorKind::Unreachable, format!("{}: {error}", member.device)))?;
         let now = found.map(|record| (record.superblock.array_uuid, record.superblock.device_uuid));
         if now != then.map(|superblock| (superblock.array_uuid, superblock.device_uuid)) {
+            return Err(another_device(&member.device));
+        }
+    }
+    Ok(())
+}
+
+/// The same of an array that is not md's.
+fn same_again(target: &Target, again: &dyn ReadAgain) -> Result<(), HostError> {
+    let then = target.array();
+    let failed = |error: AgainError| NodeError::new(ErrorKind::Unreachable, error.to_string());
+    let now = again.read_again().map_err(failed)?;
+    for (role, member) in target.members() {
+        let of = |array: &Array| array.member(role).map(|member| (array.uuid(), member.facts.identity));
+        if of(&now) != of(then) {
             return Err(another_device(&member.device));
         }
     }

@@ -119,7 +119,7 @@ impl Record {
 /// The UUID of the device in a role; zero if it is missing, or its superblock has none.
 pub(crate) fn device_uuid(target: &Target, role: Role) -> Uuid {
     let member = target.array().member(role);
-    member.and_then(|member| member.record.superblock.device_uuid).unwrap_or(Uuid([0; 16]))
+    member.and_then(|member| member.facts.identity).unwrap_or(Uuid([0; 16]))
 }
 
 /// Kind of an intent: bytes are replaced for the first time, or put back.

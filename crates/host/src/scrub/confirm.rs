@@ -26,19 +26,18 @@ pub(crate) type Reads<'r> = &'r dyn Fn(Role) -> bool;
 pub(crate) fn premises_of(array: &Array, reads: Reads<'_>) -> Premises {
     let member = |role: Role| {
         let member = array.member(role).filter(|_| reads(role))?;
-        let superblock = &member.record.superblock;
         Some(ReadMember {
             role: role.0,
             device: member.device.clone(),
-            device_uuid: superblock.device_uuid.map(|uuid| uuid.to_string()),
-            number: superblock.dev_number,
-            data_offset: superblock.data_offset_bytes(),
+            device_uuid: member.facts.identity.map(|uuid| uuid.to_string()),
+            number: member.facts.number,
+            data_offset: member.data_offset_bytes(),
             stripes: member.valid_stripes(array.geometry()),
         })
     };
     let roles = (0..array.geometry().raid_disks()).map(Role);
     Premises {
-        metadata: array.metadata().to_string(),
+        metadata: array.format().to_owned(),
         events: array.events(),
         members: roles.filter_map(member).collect(),
         elsewhere: array.not_named().iter().map(|role| role.0).collect(),
@@ -66,6 +65,7 @@ pub(crate) fn superblocks_now(
         Err(AgainError::Assembly(error)) if !error.may_pass() => {
             return SuperblocksNow::Other(error.to_string());
         }
+        Err(AgainError::Unfit(unfit)) if !unfit.may_pass => return SuperblocksNow::Other(unfit.why),
         Err(error) => return SuperblocksNow::Unclear(error.to_string()),
     };
     if now.uuid() != then.uuid() {
@@ -74,7 +74,7 @@ pub(crate) fn superblocks_now(
     if now.geometry() != then.geometry() {
         return SuperblocksNow::Other("its level, layout, chunk or size is another one".to_owned());
     }
-    let settled = now.members().iter().flatten().all(|m| m.record.superblock.events == now.events());
+    let settled = now.members().iter().flatten().all(|m| m.facts.events == now.events());
     SuperblocksNow::Array { now: premises_of(&now, reads), whole: is_whole(&now, reads), settled }
 }
 

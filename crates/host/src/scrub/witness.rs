@@ -67,6 +67,9 @@ pub(crate) fn members_now(
     target: &Target,
     journal: Option<MemberRecord>,
 ) -> Result<Result<Array, AgainError>, HostError> {
+    if let Some(again) = target.again() {
+        return Ok(again.read_again());
+    }
     let mut readers = Vec::new();
     for node in target.nodes() {
         let drives = node.describe()?.drives;
@@ -107,7 +110,7 @@ pub(crate) fn evidence(target: &Target, stripes: &[u64]) -> Result<ArrayNow, Hos
         of(then) == of(&now)
     });
     // md writes superblocks one after another: counts that differ are of an update under way.
-    let same_events = now.members().iter().flatten().all(|m| m.record.superblock.events == now.events());
+    let same_events = now.members().iter().flatten().all(|m| m.facts.events == now.events());
     // An array that is not clean and has no record is another clause's matter.
     now.assume_settled();
     let held = |stripe: u64| match now.plan(stripe..stripe + 1).next().map(|extent| extent.kind) {

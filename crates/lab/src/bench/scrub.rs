@@ -59,8 +59,8 @@ struct Document {
 
 /// Runs the command.
 pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
-    let mut probed = probe_all(&args.devices, Access::default())?;
-    let array = assemble_from(&mut probed)?;
+    let probed = probe_all(&args.devices, Access::default())?;
+    let array = assemble_from(&probed)?;
     let devices = members_here(args, &array, &probed)?;
     let node = LocalNode::new("read", devices, &Peers::new(), NodeOptions::default());
     let commands = read_commands(&array)?;
@@ -124,8 +124,8 @@ fn members_here(
     let devices = if args.here.is_empty() {
         find(array, probed)
     } else {
-        let mut here = probe_all(&args.here, Access { allow_in_use: true, ..Access::default() })?;
-        let same = assemble_from(&mut here)?;
+        let here = probe_all(&args.here, Access { allow_in_use: true, ..Access::default() })?;
+        let same = assemble_from(&here)?;
         if same.uuid() != array.uuid() {
             return Err(Failure::new("--here: these are members of another array"));
         }

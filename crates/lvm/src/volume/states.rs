@@ -27,6 +27,7 @@ pub(super) struct Common {
     pub(super) data_offset: Sectors,
     pub(super) resync: Option<Sectors>,
     pub(super) events: u64,
+    pub(super) failed: u64,
 }
 
 /// Reads the superblocks of the images that are there, and sets the states and bitmaps of all.
@@ -88,7 +89,7 @@ pub(super) fn join(
             Err(why) => Regions::Unknown(why),
         });
     }
-    Ok(Common { data_offset: first.data_offset, resync: first.resync, events: first.events })
+    Ok(Common { data_offset: first.data_offset, resync: first.resync, events: first.events, failed })
 }
 
 /// The images that are out, by the superblocks with the highest events.

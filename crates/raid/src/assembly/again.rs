@@ -8,6 +8,7 @@ use crate::bitmap::Bitmap;
 use crate::probe::{Logs, MemberRecord, ProbeError, read_journal_device, read_rest, span, superblock_at};
 use crate::read_at::ReadAt;
 use crate::superblock::Resync;
+use crate::unfit::Unfit;
 
 /// The reason why the members of an array make no array any more, perhaps only for a moment.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +27,9 @@ pub enum AgainError {
     /// The superblocks contradict each other.
     #[error(transparent)]
     Assembly(#[from] AssemblyError),
+    /// The structures of another format make no such array.
+    #[error("{}", .0.why)]
+    Unfit(#[from] Unfit),
 }
 
 impl Array {
@@ -38,7 +42,7 @@ impl Array {
     /// and partial parity logs are read only where the plan needs them, and bad-block logs only if
     /// they have entries. A role without a member here is left out. `journal` is the result of
     /// [`read_journal_again`](Self::read_journal_again); without it, an array that has a journal
-    /// has no stripe to check.
+    /// has no stripe to check. Of an array that is not md's, nothing is read.
     ///
     /// # Errors
     /// If a superblock is no longer in its place or invalid, or the members cannot be assembled:
@@ -52,20 +56,23 @@ impl Array {
             let device = device.to_owned();
             move |source| AgainError::Member { device, source }
         };
+        let not_md = || Unfit::new("it is no array of md's");
+        let metadata = self.metadata.ok_or_else(not_md)?;
         let mut seen = Vec::with_capacity(devices.len());
         for (role, device) in devices {
             let Some(member) = self.member(*role) else { continue };
-            let superblock = superblock_at(device, self.metadata).map_err(of(&member.device))?;
+            let Some(before) = member.record.as_ref() else { continue };
+            let superblock = superblock_at(device, metadata).map_err(of(&member.device))?;
             let superblock = superblock.ok_or_else(|| AgainError::Gone(member.device.clone()))?;
-            seen.push((member, device, superblock));
+            seen.push((member, before, device, superblock));
         }
         // Whose superblock counts is settled by all of them; until then, one that is not clean is
         // enough.
         let unclean = seen.iter().any(|(.., new)| new.resync == Resync::Unclean);
         let mut set = Vec::with_capacity(seen.len() + 1);
-        for (member, device, superblock) in seen {
-            let known = member.record.bitmap.as_ref();
-            let moved = superblock.bitmap != member.record.superblock.bitmap;
+        for (member, before, device, superblock) in seen {
+            let known = before.bitmap.as_ref();
+            let moved = superblock.bitmap != before.superblock.bitmap;
             let logs =
                 Logs { bitmap: unclean || moved || known.is_some_and(Bitmap::is_lockless), ppl: unclean };
             let record = read_rest(device, superblock, logs).map_err(of(&member.device))?;
@@ -84,7 +91,7 @@ impl Array {
     #[must_use]
     pub fn superblock_span(&self, device_bytes: u64) -> Option<Range<u64>> {
         let sectors = device_bytes / SECTOR;
-        Some(span(self.metadata.super_sector(sectors)?, sectors))
+        Some(span(self.metadata?.super_sector(sectors)?, sectors))
     }
 
     /// The name under which the journal device was given; `None` if the array has none, or it was
@@ -98,7 +105,7 @@ impl Array {
     /// Reads the journal device again. `None` if it is invalid.
     #[must_use]
     pub fn read_journal_again(&self, device: &dyn ReadAt) -> Option<MemberRecord> {
-        let superblock = superblock_at(device, self.metadata).ok()??;
+        let superblock = superblock_at(device, self.metadata?).ok()??;
         read_journal_device(device, superblock).ok()
     }
 }

@@ -265,6 +265,9 @@ pub enum Note {
         /// The roles.
         not_named: Vec<Role>,
     },
+    /// A note of another format, in its words.
+    #[error("{0}")]
+    Stated(String),
     /// A member that is being rebuilt.
     #[error("{device} is being rebuilt: recovery_offset is {valid} of {size} sectors")]
     Recovering {

@@ -7,6 +7,7 @@ mod devices;
 mod images;
 mod layouts;
 mod mirrors;
+mod partitions;
 mod plan;
 mod several;
 mod stackings;

@@ -380,7 +380,7 @@ fn run(seed: u64) -> Outcome {
     match (assemble(records), last) {
         (Err(_), _) => Outcome::Refused,
         (Ok(array), Some(own)) if array.uuid() == own => Outcome::Right,
-        (Ok(array), _) => Outcome::Wrong(format!("seed {seed}: {uses:?}: {} is taken", array.metadata())),
+        (Ok(array), _) => Outcome::Wrong(format!("seed {seed}: {uses:?}: {} is taken", array.format())),
     }
 }
 

@@ -63,7 +63,8 @@ fn a_member_that_failed_is_out_and_the_rest_degraded() {
     // Bits are set for what the missing member lacks; the array is clean all the same, and can be
     // checked.
     assert_eq!(
-        array.members()[0].as_ref().unwrap().record.bitmap.as_ref().unwrap().counts()[&Region::Dirty],
+        array.members()[0].as_ref().unwrap().record.as_ref().unwrap().bitmap.as_ref().unwrap().counts()
+            [&Region::Dirty],
         4
     );
     assert_eq!(skips(&array), []);
@@ -173,12 +174,15 @@ fn a_running_array_is_checked_where_its_bitmap_is_clean() {
     let array = assemble(state!("bitmap-idle")).unwrap();
     assert_eq!(array.state(), State::Clean);
     assert!(
-        array.members()[0].as_ref().unwrap().record.bitmap.as_ref().unwrap().counts()[&Region::Dirty] > 180
+        array.members()[0].as_ref().unwrap().record.as_ref().unwrap().bitmap.as_ref().unwrap().counts()
+            [&Region::Dirty]
+            > 180
     );
     assert_eq!(skips(&array), []);
     for set in [state!("bitmap-090"), state!("bitmap-10")] {
         let array = assemble(set).unwrap();
-        let counts = array.members()[0].as_ref().unwrap().record.bitmap.as_ref().unwrap().counts();
+        let counts =
+            array.members()[0].as_ref().unwrap().record.as_ref().unwrap().bitmap.as_ref().unwrap().counts();
         assert_eq!(counts.keys().copied().collect::<Vec<_>>(), [Region::Clean]);
         assert_eq!(skips(&array), []);
     }
@@ -205,7 +209,7 @@ fn partial_parity_logs_name_the_stripes_in_flux() {
     assert_eq!(skips(&running), []);
     // A stopped array's log still lists its last writes. They are done.
     let array = assemble(state!("ppl-stopped")).unwrap();
-    let log = array.members()[0].as_ref().unwrap().record.ppl.as_ref();
+    let log = array.members()[0].as_ref().unwrap().record.as_ref().unwrap().ppl.as_ref();
     assert!(matches!(log, Some(Ppl::Pending(entries)) if entries.len() == 1));
     assert_eq!((array.state(), skips(&array)), (State::Clean, vec![]));
 }

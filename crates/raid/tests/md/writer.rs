@@ -37,13 +37,14 @@ fn what_is_made_is_a_clean_array() {
         let geometry = spec.format().unwrap().geometry;
         assert_eq!(array.geometry().parity(), Some(&geometry));
         assert_eq!((array.state(), array.notes()), (State::Clean, [].as_slice()), "{spec:?}");
-        assert_eq!((array.uuid(), array.metadata()), (spec.array_uuid, spec.metadata));
+        assert_eq!((array.uuid(), array.metadata()), (spec.array_uuid, Some(spec.metadata)));
         assert_eq!(array.plan(0..u64::MAX).count(), 1);
         for member in array.members().iter().flatten() {
-            assert_eq!(member.record.bitmap.is_some(), spec.bitmap);
-            assert_eq!(member.record.bad_blocks, []);
+            let record = member.record.as_ref().unwrap();
+            assert_eq!(record.bitmap.is_some(), spec.bitmap);
+            assert_eq!(record.bad_blocks, []);
             let log = spec.bad_block_log && spec.metadata != Metadata::V0_90;
-            assert_eq!(member.record.superblock.bad_block_log.is_some(), log);
+            assert_eq!(record.superblock.bad_block_log.is_some(), log);
         }
     }
 }
