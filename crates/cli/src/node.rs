@@ -12,8 +12,8 @@ use pumice_host::instance::lock_name;
 use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
 use pumice_node::serve::{
-    BackendError, Drive, DriveConfig, DriveSource, HostFaces, NodeConfig, Peer, Server, Service, busy_poll,
-    listen_address, metrics_address,
+    AccessConfig, AccessMode, BackendError, Drive, DriveConfig, DriveSource, HostFaces, NodeConfig, Peer,
+    Secrets, Server, Service, TlsUse, busy_poll, listen_address, metrics_address,
 };
 use pumice_nvme::controller::Limits;
 use pumice_nvme::spec::Nqn;
@@ -161,7 +161,8 @@ impl NodeArgs {
             drives: self.drive.iter().map(drive).collect(),
             metrics: self.metrics,
             show_paths: self.show_paths,
-            faces: HostFaces::default(),
+            access: AccessConfig::default(),
+            tls: self.listen.iter().map(|_| TlsUse::Off).collect(),
             pacing: PaceRequest::default(),
             peers: self
                 .peer
@@ -182,6 +183,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::new(format!("{file}: state_dir: {folder}: {NO_FOLDER}")));
     }
     let log = log::begin(args.log_level.unwrap_or(LogLevel::Info), args.log_format)?;
+    check_access(args, &config, &log)?;
     let (stop, stopped) = mpsc::channel();
     let signal = stop.clone();
     let ready = Arc::new(AtomicBool::new(false));
@@ -215,21 +217,21 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
             config.connections
         ));
     }
-    let started = Server::start(Service {
+    let service = Service {
         listen: config.listen,
         metrics: config.metrics,
         nqn,
         instance: Some(id),
         drives,
-        faces: config.faces,
+        faces: HostFaces::default(),
         limits: Limits { connections: config.connections, ..Limits::default() },
         cores: config.cores,
         busy_poll: config.busy_poll,
         node: NodeOptions::default(),
         peers: config.peers,
         pacing: PaceRequest { windows: to_utc(&config.pacing.windows), ..config.pacing },
-    });
-    let server = match started {
+    };
+    let server = match Server::start_guarded(&config.access, service) {
         Ok(server) => server,
         Err(error) => {
             made.iter().for_each(|files| files.remove().unwrap_or_else(still_there));
@@ -252,6 +254,27 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     let ended = stopped.recv().map_err(|_| Failure::new("the signal handler is gone"))?;
     manager.stopping();
     end(server, &ended, &log)
+}
+
+/// Reads the keys of hosts, and says which addresses are open to everyone. Keys are refused: a node
+/// that does not ask for them must not look as if it did.
+fn check_access(args: &NodeArgs, config: &NodeConfig, log: &Lines) -> Result<(), Failure> {
+    let named = |why: String| match &args.config {
+        Some(file) => Failure::new(format!("{}: {why}", file.display())),
+        None => Failure::new(why),
+    };
+    let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
+    Secrets::load(&config.access, credentials.as_deref()).map_err(|error| named(error.to_string()))?;
+    if config.access.has_keys() || config.tls.contains(&TlsUse::Required) {
+        return Err(named("key, psk, tls: this build does not ask hosts for proof yet".to_owned()));
+    }
+    let open = config.access.mode() == AccessMode::Open;
+    for address in config.listen.iter().filter(|address| open && !address.ip().to_canonical().is_loopback()) {
+        log.say(&format!(
+            "{address} is open to every host: say access = \"listed\" or \"anyone\" in --config; a later version will not start without"
+        ));
+    }
+    Ok(())
 }
 
 /// Ends the node, and says what did not end well.

@@ -33,6 +33,9 @@ mod faults;
 mod flash_drive;
 mod flushing;
 mod handle;
+mod host_faces;
+mod hosts;
+mod keyfile;
 mod lanes;
 mod leases;
 mod listen;
@@ -48,7 +51,9 @@ mod outgoing;
 mod peers;
 mod pool;
 mod results;
+mod rights;
 mod rounds;
+mod secrets;
 mod shared;
 mod socket;
 mod step_work;
@@ -65,8 +70,12 @@ pub use backend::{Backend, BackendError, DriveSource};
 pub use config::{ConfigError, DriveConfig, NodeConfig, Peer, busy_poll, metrics_address};
 pub use drive::Drive;
 pub use handle::Pulse;
+pub use hosts::{AccessConfig, AccessMode, HostEntry, KeyPaths, OwnDrives, PeerEntry, TlsUse};
+pub use keyfile::{KeyFileError, read_key};
 pub use listen::{can_listen, listen_address};
 pub use made::MadeFiles;
+pub use rights::{Right, Rights};
+pub use secrets::{Keys, Secrets, SecretsError};
 pub use tagging::{TagFields, Tagging, TaggingError};
 
 use self::access::HostTable;
@@ -218,6 +227,15 @@ impl Server {
     pub fn start_over(transport: Arc<dyn Transport>, mut service: Service) -> Result<Self, ServeError> {
         let access = Arc::new(HostTable::of_faces(std::mem::take(&mut service.faces)));
         Self::start_with(Gate { access, transport }, service)
+    }
+
+    /// Starts serving the hosts of `access`, whatever the service says of faces.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_guarded(access: &AccessConfig, service: Service) -> Result<Self, ServeError> {
+        let access = Arc::new(HostTable::from_config(access));
+        Self::start_with(Gate { access, transport: Arc::new(Plain) }, service)
     }
 
     fn start_with(gate: Gate, service: Service) -> Result<Self, ServeError> {

@@ -1,6 +1,6 @@
 //! Requests for blocks on a core: drives in memory at once, everything else through workers.
 
-use super::access::{Granted, Right, Rights, allowed, asked};
+use super::access::{Granted, allowed, asked, permit};
 use super::budget::{Account, Held};
 use super::clearing::Clearing;
 use super::direct::Direct;
@@ -57,7 +57,7 @@ pub(super) struct Blocks<'a> {
     /// The host of the connection.
     pub(super) host: HostKey,
     /// The row of its host in the table of who may do what.
-    pub(super) granted: Granted,
+    pub(super) granted: Arc<Granted>,
     /// The account of its host, once it is known.
     pub(super) account: Option<&'a Account>,
     /// Bytes that commands of the connection under way take, and that wait to be sent on it.
@@ -110,6 +110,9 @@ impl Blocks<'_> {
         let Some(command) = wire::command(request.command.opcode()) else {
             return Submitted::Done(Status::INVALID_OPCODE.dnr());
         };
+        if let Err(status) = permit(&self.granted, request.command, request.data) {
+            return Submitted::Done(status);
+        }
         let sender = Sender {
             queue: QueueId { core: self.core_number, connection: self.connection },
             cntlid: request.cntlid,
@@ -232,7 +235,7 @@ impl Blocks<'_> {
 
 impl Media for Blocks<'_> {
     fn admit(&self, host: &Data) -> Result<(), Status> {
-        allowed(self.shared.access().of(&host.hostnqn), On::Unbound, Rights::of(&[Right::Connect]))
+        self.shared.access().admit(host)
     }
 
     fn allow(&self, sender: SentBy, on: On, command: &Sqe) -> Result<(), Status> {

@@ -1,8 +1,8 @@
 //! `node.toml`.
 
-use super::access::{Faces, HostFaces};
 use super::backend::Backend;
 use super::drive::has_visible_face;
+use super::hosts::{AccessConfig, FileAccess, FileHost, FilePeer, TlsUse};
 use super::listen::{self, listen_address};
 use super::tagging::{TagFields, Tagging, TaggingError};
 use pumice_initiator::{BusyPoll, DigestPolicy};
@@ -27,6 +27,8 @@ const MAX_CONNECTIONS: usize = 65_536;
 pub struct NodeConfig {
     /// Addresses at which it listens; port 0 picks one.
     pub listen: Vec<SocketAddr>,
+    /// The protection of each of these addresses, in their order.
+    pub tls: Vec<TlsUse>,
     /// The subsystem's name; `None` for one made from the machine and the drives.
     pub nqn: Option<Nqn>,
     /// Bytes of a block: 512 or 4096.
@@ -41,8 +43,8 @@ pub struct NodeConfig {
     pub state_dir: Option<PathBuf>,
     /// The drives, in the order of their namespaces.
     pub drives: Vec<DriveConfig>,
-    /// The faces of drives with tags that each host has.
-    pub faces: HostFaces,
+    /// The hosts that it admits, and what each of them may do.
+    pub access: AccessConfig,
     /// Address at which the counters are served; `None` for none.
     pub metrics: Option<SocketAddr>,
     /// True if hosts are shown the whole paths of drives without labels.
@@ -106,6 +108,8 @@ pub enum ConfigError {
 #[serde(deny_unknown_fields)]
 struct File {
     listen: OneOrMore,
+    access: Option<String>,
+    mark_secret: Option<PathBuf>,
     nqn: Option<String>,
     block_size: Option<u32>,
     cores: Option<usize>,
@@ -125,24 +129,56 @@ struct File {
     pacing: FilePacing,
 }
 
-/// One text, or a list of them.
+/// An address, or a list of them.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "an address, or a list of addresses")]
 enum OneOrMore {
-    One(String),
-    More(Vec<String>),
+    // First: a list is not taken for the fields of a table.
+    More(Vec<FileListen>),
+    One(FileListen),
+}
+
+/// An address, or a table that says more of it.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "an address, or a table with `address` and `tls`")]
+enum FileListen {
+    Address(String),
+    Table(ListenTable),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListenTable {
+    address: String,
+    tls: Option<String>,
+}
+
+impl FileListen {
+    fn parse(&self) -> Result<(SocketAddr, TlsUse), String> {
+        let (address, tls) = match self {
+            Self::Address(address) => (address, None),
+            Self::Table(table) => (&table.address, table.tls.as_deref()),
+        };
+        let tls = match tls {
+            None | Some("off") => TlsUse::Off,
+            Some("required") => TlsUse::Required,
+            Some(other) => return Err(format!("tls is {other:?}: it must be \"required\" or \"off\"")),
+        };
+        Ok((listen_address(address)?, tls))
+    }
 }
 
 impl OneOrMore {
-    fn addresses(self) -> Result<Vec<SocketAddr>, String> {
-        let texts = match self {
-            Self::One(text) => vec![text],
-            Self::More(texts) => texts,
+    fn addresses(self) -> Result<(Vec<SocketAddr>, Vec<TlsUse>), String> {
+        let entries = match self {
+            Self::One(entry) => vec![entry],
+            Self::More(entries) => entries,
         };
-        let addresses = texts.iter().map(|text| listen_address(text)).collect::<Result<Vec<_>, _>>();
-        let addresses = addresses.map_err(|why| format!("listen: {why}"))?;
+        let parsed = entries.iter().map(FileListen::parse).collect::<Result<Vec<_>, _>>();
+        let (addresses, tls): (Vec<_>, Vec<_>) =
+            parsed.map_err(|why| format!("listen: {why}"))?.into_iter().unzip();
         listen::check(&addresses).map_err(|why| format!("listen: {why}"))?;
-        Ok(addresses)
+        Ok((addresses, tls))
     }
 }
 
@@ -173,33 +209,6 @@ impl FilePacing {
         }
         Ok(request)
     }
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FileHost {
-    nqn: String,
-    faces: Vec<String>,
-}
-
-impl FileHost {
-    fn host_faces(hosts: &[Self]) -> Result<HostFaces, String> {
-        let host = |(i, host): (usize, &Self)| {
-            let field = |field, why: String| format!("host {i}: {field}: {why}");
-            let nqn = host.nqn.parse::<Nqn>().map_err(|e| field("nqn", e.to_string()))?;
-            Ok((nqn, Faces::parse(&host.faces).map_err(|e| field("faces", e))?))
-        };
-        let hosts = (1..).zip(hosts).map(host).collect::<Result<Vec<_>, String>>()?;
-        HostFaces::new(hosts).map_err(|nqn| format!("host: nqn: {nqn} is given twice"))
-    }
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FilePeer {
-    address: SocketAddr,
-    nqn: Option<String>,
-    digest: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -256,7 +265,8 @@ impl NodeConfig {
         Self::parse(&text).map_err(|why| ConfigError::Parse { path: path.to_owned(), why })
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    /// Parses the text of a file.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
         let file: File = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
         let drives = file.drive.iter().enumerate().map(|(i, drive)| {
             let field = |why: String| format!("drive {}: {why}", i + 1);
@@ -285,17 +295,22 @@ impl NodeConfig {
             })
         });
         let drives: Vec<DriveConfig> = drives.collect::<Result<_, String>>()?;
-        let faces = FileHost::host_faces(&file.host)?;
+        let labels = labels(&drives, file.show_paths);
+        let (listen, tls) = file.listen.addresses()?;
+        let (access, mark_secret) = (file.access.as_deref(), file.mark_secret);
+        let access = FileAccess { access, mark_secret, hosts: file.host, peers: &file.peer };
+        let access = access.parse(&labels, &tls)?;
         let visible =
             |drive: &DriveConfig| is_visible(drive.tagging.as_ref(), drive.block_size.or(file.block_size));
-        if faces.has_visible() && !drives.iter().any(visible) {
+        if access.has_visible() && !drives.iter().any(visible) {
             return Err("host: faces: 'visible' needs a drive with `pi`, and with blocks of 4096 bytes \
                         unless `pi` is 16"
                 .to_owned());
         }
         Ok(Self {
-            faces,
-            listen: file.listen.addresses()?,
+            access,
+            listen,
+            tls,
             nqn: file.nqn.map(|nqn| nqn.parse().map_err(|e| format!("nqn: {e}"))).transpose()?,
             block_size: block_size(file.block_size.unwrap_or(BLOCK_SIZE))?,
             cores: match file.cores {
@@ -332,21 +347,7 @@ impl NodeConfig {
     /// Where there is no such drive.
     #[must_use]
     pub fn label(&self, index: usize) -> String {
-        let label = |drive: &DriveConfig| match (&drive.label, &drive.backend) {
-            (Some(label), _) => label.clone(),
-            (None, backend) => match backend.path().filter(|_| !self.show_paths) {
-                Some(path) => path
-                    .file_name()
-                    .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned()),
-                None => backend.to_string(),
-            },
-        };
-        let own = label(&self.drives[index]);
-        // Drives in memory are alike, and files of two folders may be.
-        if self.drives.iter().filter(|drive| label(drive) == own).count() > 1 {
-            return format!("{own} ({})", index + 1);
-        }
-        own
+        labels(&self.drives, self.show_paths).swap_remove(index)
     }
 
     /// The subsystem's name: as given, or made from the machine's instance and the drives, so that
@@ -375,6 +376,26 @@ impl NodeConfig {
             format!("{}-{}-8{}-a{}-{}", hex(0..4), hex(4..6), &hex(6..8)[1..], &hex(8..10)[1..], hex(10..16));
         format!("nqn.2014-08.org.nvmexpress:uuid:{uuid}").parse().expect("a name of the UUID form")
     }
+}
+
+/// The names of drives that hosts are shown, each once.
+fn labels(drives: &[DriveConfig], show_paths: bool) -> Vec<String> {
+    let label = |drive: &DriveConfig| match (&drive.label, &drive.backend) {
+        (Some(label), _) => label.clone(),
+        (None, backend) => match backend.path().filter(|_| !show_paths) {
+            Some(path) => path
+                .file_name()
+                .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned()),
+            None => backend.to_string(),
+        },
+    };
+    let all: Vec<String> = drives.iter().map(label).collect();
+    // Drives in memory are alike, and files of two folders may be.
+    let is_shared = |own: &String| all.iter().filter(|other| *other == own).count() > 1;
+    (1..)
+        .zip(&all)
+        .map(|(i, own)| if is_shared(own) { format!("{own} ({i})") } else { own.clone() })
+        .collect()
 }
 
 /// The path without links. A drive that is made at the first start has the same one before and

@@ -411,7 +411,7 @@ impl Core {
             engine: &self.engine,
             control: &self.control,
             host: socket.host(),
-            granted: socket.granted,
+            granted: Arc::clone(&socket.granted),
             account: account.as_ref(),
             flying: &mut flying,
             unsent: 0,

@@ -1,17 +1,26 @@
 //! The faces of drives with tags, as namespaces: `docs/design/visible-face.md`. The table of hosts
 //! says who has which.
 
-use super::access::{Faces, HostTable};
+use super::access::{Granted, HostTable};
 use super::drive::Drive;
 use pumice_nvme::controller::{Attached, Attachments};
 use pumice_nvme::spec::identify::Namespace;
 use std::sync::Arc;
 
 /// The namespaces of a host for drives with a visible face (true) or without. The one namespace of
-/// a drive without a visible face is attached to every host that has a face.
-fn attached(faces: Faces, visible: &[bool]) -> Attached {
-    let hidden = visible.iter().map(|visible| faces.has_hidden() || faces.has_visible() && !visible);
-    Attached::new(hidden.chain(visible.iter().map(|visible| faces.has_visible() && *visible)))
+/// a drive without a visible face is attached to every host that has a face, and the drive.
+fn attached(host: &Granted, visible: &[bool]) -> Attached {
+    let (faces, own) = (host.faces(), host.own());
+    let drives = || visible.iter().enumerate();
+    let hidden =
+        drives().map(|(i, visible)| own.has(i) && (faces.has_hidden() || faces.has_visible() && !visible));
+    Attached::new(hidden.chain(drives().map(|(i, visible)| own.has(i) && faces.has_visible() && *visible)))
+}
+
+/// The drives, from 0, of which a host has a namespace.
+pub(super) fn own_drives(attached: &Attached, drives: usize) -> Vec<bool> {
+    let has = |drive, visible| attached.has(Face { drive, visible }.nsid(drives));
+    (0..drives).map(|drive| has(drive, false) || has(drive, true)).collect()
 }
 
 /// The namespaces of drives and their attachments: first the hidden face of each drive, then the
@@ -24,7 +33,7 @@ pub(super) fn namespaces(drives: &[Drive], access: Arc<HostTable>) -> (Vec<Names
     let fill: Vec<Namespace> =
         visible.iter().zip(&namespaces).map(|(visible, hidden)| visible.unwrap_or(*hidden)).collect();
     namespaces.extend(fill);
-    (namespaces, Attachments::new(move |nqn| attached(access.of(nqn).faces(), &has)))
+    (namespaces, Attachments::new(move |nqn| attached(access.of(nqn), &has)))
 }
 
 /// A drive and its face.
@@ -52,16 +61,23 @@ impl Face {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::access::Faces;
+    use crate::serve::hosts::OwnDrives;
 
     #[test]
     fn a_host_has_the_namespaces_of_its_faces() {
         // The second of three drives has no tags.
-        let of = |faces| attached(faces, &[true, false, true]).above(0).collect::<Vec<_>>();
+        let row = |faces| Granted::with_faces(faces);
+        let of = |faces| attached(&row(faces), &[true, false, true]).above(0).collect::<Vec<_>>();
         let faces = |words: &[&str]| Faces::parse(words).unwrap();
         assert_eq!(of(faces(&["visible"])), [2, 4, 6]);
         assert_eq!(of(faces(&["visible", "hidden"])), [1, 2, 3, 4, 6]);
         assert_eq!((of(faces(&["unchecked"])), of(Faces::default())), (vec![1, 2, 3], vec![1, 2, 3]));
         assert_eq!(of(Faces::NONE), [], "not even those that have one face");
+        let last = row(faces(&["visible", "hidden"])).with_drives(OwnDrives::only([2]));
+        let last = attached(&last, &[true, false, true]);
+        assert_eq!(last.above(0).collect::<Vec<_>>(), [3, 6]);
+        assert_eq!(own_drives(&last, 3), [false, false, true]);
     }
 
     #[test]

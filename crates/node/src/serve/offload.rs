@@ -1,6 +1,7 @@
 //! Carries out the parity command set. Byte tables: `docs/reference/wire-format/offload.md`.
 
 mod memory;
+mod shown;
 mod together;
 
 use super::SharedSubsystem;
@@ -227,7 +228,10 @@ impl Offload {
             opcode::RESULT_READ => self.take(queue, tag, len),
             opcode::PACE => plain(self.pace(cntlid, data, stands)),
             opcode::PACE_READ => {
-                Answered::data(wire::encode_figures(&self.node.pacing().figures(cntlid), tag), len)
+                let own = self.own(subsystem, cntlid);
+                let mut figures = self.node.pacing().figures(cntlid);
+                figures.retain(|of| own.has(of.drive));
+                Answered::data(wire::encode_figures(&figures, tag), len)
             }
             opcode::HOLD => hold(subsystem, cntlid, sqe.dword(10)),
             opcode::HOSTS_READ => {
@@ -235,8 +239,11 @@ impl Offload {
                 Answered::data(wire::encode_hosts(&hosts), len)
             }
             opcode::SUPERBLOCKS_READ => {
-                let (seen, drives) = (self.superblocks(subsystem, tag), self.watch.superblocks().len());
-                Answered::data(wire::encode_superblocks(&seen, drives as u32), len)
+                let own = self.own(subsystem, cntlid);
+                let mut seen = self.superblocks(subsystem, tag);
+                seen.retain(|of| own.has(of.drive));
+                let drives = own.largest();
+                Answered::data(wire::encode_superblocks(&seen, drives), len)
             }
             opcode::TAGGED_READ => match self.tagged(sqe, address) {
                 Ok(bytes) if bytes.len() as u64 == len => Answered::data(bytes, len),
@@ -251,7 +258,9 @@ impl Offload {
             | opcode::MEMORY_FILL
             | opcode::MEMORY_READ => of_memory(&active, (sqe, address, data), (subsystem, cntlid)),
             opcode::DESCRIBE => match self.node.describe() {
-                Ok(description) => {
+                Ok(mut description) => {
+                    let own = self.own(subsystem, cntlid);
+                    description.drives.retain(|drive| own.has(drive.id));
                     Answered::data(wire::encode_drives(&description.drives, tag, self.traffic.sum()), len)
                 }
                 Err(error) => plain(Err(error)),
@@ -291,7 +300,9 @@ impl Offload {
     /// The hosts but for the one that asks, by their marks; several controllers of one host are
     /// told as one.
     fn hosts(&self, subsystem: &SharedSubsystem, cntlid: u16, nonce: &[u8; 16], now: u64) -> Hosts {
-        let (others, changes) = subsystem.with(|s| (s.other_hosts(cntlid), s.changes()));
+        let own = self.own(subsystem, cntlid);
+        let (mut others, changes) = subsystem.with(|s| (s.other_hosts(cntlid), s.changes()));
+        others.retain(|host| own.meets(&self.own(subsystem, host.cntlid)));
         let mut hosts: BTreeMap<[u8; 32], AssociatedHost> = BTreeMap::new();
         for host in others {
             let mark: [u8; 32] = Sha256::new().chain_update(nonce).chain_update(host.id).finalize().into();

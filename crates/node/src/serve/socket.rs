@@ -116,7 +116,7 @@ pub(super) struct Socket {
     pub(super) newcomer: bool,
     pub(super) unbound: bool,
     /// The row of its host in the table of who may do what, once it is known.
-    pub(super) granted: Granted,
+    pub(super) granted: Arc<Granted>,
     /// It is known to be over, and waits to be closed.
     pub(super) ending: bool,
     ended: bool,
@@ -157,7 +157,7 @@ impl Socket {
             gone: Arc::default(),
             newcomer: true,
             unbound: true,
-            granted: Granted::with_faces(Faces::default()),
+            granted: Arc::new(Granted::with_faces(Faces::default())),
             ending: false,
             ended: false,
             look: Look::Unbound,
@@ -317,7 +317,8 @@ impl Socket {
             && let Some(id) = self.connection.host()
         {
             // The turn ends with Connect: commands come with the next one, under these rights.
-            self.granted = *shared.access().of(self.connection.host_name().unwrap_or_default());
+            let name = self.connection.host_name().unwrap_or_default();
+            self.granted = Arc::new(shared.access().of(name).clone());
             let host = HostKey::new(self.connection.peer(), id);
             let account = shared.accounts().of(host, self.granted.shares());
             self.connection.set_windows(Arc::clone(&account.windows) as Arc<dyn Windows>);

@@ -46,7 +46,11 @@ impl Connection {
         if fields.sqsize == 0 || fields.sqsize >= self.limits.queue_depth {
             return Err(bad_parameter(44, false));
         }
-        media.admit(&data).map_err(|status| (status, 0))?;
+        media.admit(&data).map_err(|status| match status.code() == Status::CONNECT_INVALID.code() {
+            // The one field of the data that a medium judges by itself.
+            true => bad_parameter(crate::spec::connect::offset::HOSTID, true),
+            false => (status, 0),
+        })?;
         let (now, peer) = (self.now, self.peer);
         let queue = access.with(|subsystem| {
             let counters = Arc::clone(subsystem.counters());

@@ -47,7 +47,7 @@ impl Connection {
         // may be a thousand times longer than the page.
         let page = access.with(|subsystem| {
             let page = if queue.discovery {
-                discovery_page(subsystem, self.local, asked)
+                discovery_page(subsystem, cntlid, self.local, asked)
             } else {
                 page(subsystem, cntlid, asked, seconds)
             };
@@ -79,10 +79,18 @@ struct PageRequest {
     retain: bool,
 }
 
-fn discovery_page(subsystem: &Subsystem, local: SocketAddr, asked: PageRequest) -> Option<Vec<u8>> {
+fn discovery_page(
+    subsystem: &Subsystem,
+    cntlid: u16,
+    local: SocketAddr,
+    asked: PageRequest,
+) -> Option<Vec<u8>> {
+    // A host to which none of the namespaces is attached is shown nothing.
+    let sees = subsystem.attached(cntlid).is_some_and(|attached| attached.largest() > 0);
+    let sees = sees || subsystem.namespaces().is_empty();
     match asked.id {
         lid::SUPPORTED => Some(supported(&[lid::SUPPORTED, lid::DISCOVERY])),
-        lid::DISCOVERY => Some(subsystem.discovery_log(local)),
+        lid::DISCOVERY => Some(subsystem.discovery_log(local, sees)),
         _ => None,
     }
 }

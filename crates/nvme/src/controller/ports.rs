@@ -18,8 +18,13 @@ impl Subsystem {
         &self.ports
     }
 
-    /// The discovery log for a host that came in at `local`.
-    pub(crate) fn discovery_log(&self, local: SocketAddr) -> Vec<u8> {
+    /// The discovery log for a host that came in at `local`: without entries if it `sees` nothing.
+    pub(crate) fn discovery_log(&self, local: SocketAddr, sees: bool) -> Vec<u8> {
+        // The log never changes while the node runs.
+        let generation = 1;
+        if !sees {
+            return DiscoveryEntry::log(generation, &[]);
+        }
         // A socket for both families has IPv4 addresses in IPv6's clothes.
         let here = SocketAddr::new(local.ip().to_canonical(), local.port());
         let entry = |subtype, subnqn: &str, portid: usize, at: SocketAddr| DiscoveryEntry {
@@ -42,8 +47,6 @@ impl Subsystem {
                 entries.push(entry(DiscoveryEntry::NVM, nqn, portid, at));
             }
         }
-        // The log never changes while the node runs.
-        let generation = 1;
         DiscoveryEntry::log(generation, &entries)
     }
 }

@@ -285,6 +285,12 @@ impl Subsystem {
         self.controllers.contains_key(&cntlid)
     }
 
+    /// The namespaces attached to the host of a controller, if that stands.
+    #[must_use]
+    pub fn attached(&self, cntlid: u16) -> Option<Attached> {
+        self.controllers.get(&cntlid).map(|controller| controller.attached.clone())
+    }
+
     /// Returns whether a controller is another node's: it may write local memory that a host has
     /// granted, and nothing else.
     #[must_use]

@@ -38,8 +38,11 @@ pub fn encode_drives(drives: &[DriveDescription], page: u32, sockets: SocketByte
     put(&mut out, 4, &(part.len() as u32).to_le_bytes());
     put(&mut out, 8, &sockets.received.to_le_bytes());
     put(&mut out, 16, &sockets.sent.to_le_bytes());
-    for drive in part {
+    for (i, drive) in (first as u32 + 1..).zip(part) {
         let mut entry = [0; DRIVE];
+        // A host that has not all drives is told the numbers of its own.
+        let number = if drive.id.0 == i { 0 } else { drive.id.0 as u16 };
+        put(&mut entry, 18, &number.to_le_bytes());
         put(&mut entry, 0, &drive.size_bytes.to_le_bytes());
         put(&mut entry, 8, &drive.memory_bytes.to_le_bytes());
         // A path too long for the field is cut at its beginning: its end tells more.
@@ -81,7 +84,10 @@ pub fn decode_drives(bytes: &[u8], page: u32) -> Result<(u32, Vec<DriveDescripti
         let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| entry[at + i]));
         let len = usize::from(entry[16]).min(DRIVE_NAME);
         Ok(DriveDescription {
-            id: DriveId(first.saturating_add(i + 1)),
+            id: DriveId(match u16::from_le_bytes([entry[18], entry[19]]) {
+                0 => first.saturating_add(i + 1),
+                number => number.into(),
+            }),
             name: String::from_utf8_lossy(&entry[24..24 + len]).into_owned(),
             size_bytes: u64_at(0),
             memory_bytes: u64_at(8),

@@ -1,7 +1,7 @@
 //! Texts of `node.toml` that are read, and those that are refused.
 
 use super::*;
-use crate::serve::access::HostTable;
+use crate::serve::access::{Faces, HostTable};
 use pumice_protect::format::Place;
 
 #[test]
@@ -73,7 +73,7 @@ fn faces_of_hosts_are_read_and_what_makes_no_sense_is_named() {
     let metadata = drive.tagging.as_ref().unwrap().metadata;
     assert_eq!((metadata.bytes(), metadata.storage_bits()), (64, 12));
     assert_eq!((metadata.place(), drive.storage_tag_mask), (Place::First, 0xFF0));
-    let table = HostTable::of_faces(config.faces.clone());
+    let table = HostTable::from_config(&config.access);
     assert!(table.of("nqn.2026-11.example:one").faces().has_visible());
     assert!(table.of("nqn.2026-11.example:two").faces().is_unchecked());
     assert_eq!(table.of("nqn.2026-11.example:three").faces(), Faces::default());
