@@ -37,6 +37,7 @@ mod lanes;
 mod leases;
 mod listen;
 mod log;
+mod lookup;
 mod made;
 mod marks;
 mod media_watch;
@@ -47,6 +48,7 @@ mod order;
 mod outgoing;
 mod peers;
 mod pool;
+mod prover;
 mod results;
 mod rounds;
 mod shared;
@@ -65,6 +67,7 @@ pub use backend::{Backend, BackendError, DriveSource};
 pub use config::{ConfigError, DriveConfig, NodeConfig, Peer, busy_poll, metrics_address};
 pub use drive::Drive;
 pub use listen::{can_listen, listen_address};
+pub use lookup::{KeyLookup, NoKeys};
 pub use made::MadeFiles;
 pub use tagging::{TagFields, Tagging, TaggingError};
 
@@ -214,9 +217,21 @@ impl Server {
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub fn start_over(transport: Arc<dyn Transport>, mut service: Service) -> Result<Self, ServeError> {
+    pub fn start_over(transport: Arc<dyn Transport>, service: Service) -> Result<Self, ServeError> {
+        Self::start_proving(Arc::new(NoKeys), transport, service)
+    }
+
+    /// Starts serving hosts of which those prove themselves that have keys.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_proving(
+        keys: Arc<dyn KeyLookup>,
+        transport: Arc<dyn Transport>,
+        mut service: Service,
+    ) -> Result<Self, ServeError> {
         let access = Arc::new(HostTable::of_faces(std::mem::take(&mut service.faces)));
-        Self::start_with(Gate { access, transport }, service)
+        Self::start_with(Gate { access, transport, keys }, service)
     }
 
     fn start_with(gate: Gate, service: Service) -> Result<Self, ServeError> {

@@ -2,6 +2,7 @@
 
 use super::done::Done;
 use mio::Waker;
+use pumice_auth::Computed;
 use pumice_transport::Stream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +16,8 @@ pub(super) struct Inbox {
     pub(super) dismissed: Vec<usize>,
     /// Its commands that are done.
     pub(super) done: Vec<Done>,
+    /// Computations that are done, each with the number of its connection.
+    pub(super) computed: Vec<(usize, Computed)>,
 }
 
 /// Access to a core from other threads.
@@ -58,6 +61,12 @@ impl CoreHandle {
         if first {
             self.wake();
         }
+    }
+
+    /// Hands it the result of a computation for a connection.
+    pub(super) fn computed(&self, number: usize, computed: Computed) {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner).computed.push((number, computed));
+        self.wake();
     }
 
     /// Deals it a connection.
