@@ -42,6 +42,7 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
     let name = RemotePlace::parse(&args.address)?;
     let ask = |digests| {
         let options = ConnectOptions {
+            keys: None,
             subsystem: Nqn::discovery(),
             host: host_nqn(),
             hostid: *b"pumice discover.",

@@ -34,7 +34,7 @@ fn silent(node: SocketAddr, silent: Duration) {
 /// If it cannot be reached, or refuses.
 pub fn connect(address: SocketAddr, digests: DigestPolicy) -> Result<Arc<RemoteNode>, Failure> {
     let (host, hostid) = (host_nqn(), host_id());
-    let dial = Dial { address, nqn: None, host, hostid, digests, deadline: DEADLINE, silent };
+    let dial = Dial { keys: None, address, nqn: None, host, hostid, digests, deadline: DEADLINE, silent };
     let until = Instant::now() + LEAVING;
     let node = loop {
         match RemoteNode::connect(dial.clone()) {

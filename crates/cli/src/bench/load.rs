@@ -71,6 +71,7 @@ pub fn check_seconds(seconds: f64) -> Result<(), Failure> {
 /// If it cannot be reached, or lists none.
 pub fn connect(address: SocketAddr, digests: bool) -> Result<Controller, Failure> {
     let mut options = ConnectOptions {
+        keys: None,
         subsystem: Nqn::discovery(),
         host: host_nqn(),
         hostid: *b"pumice bench....",
