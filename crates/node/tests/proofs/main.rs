@@ -172,7 +172,7 @@ fn many_queues_prove_themselves_at_once() {
             let server = &server;
             scope.spawn(move || {
                 let options =
-                    ConnectOptions { hostid: [number; 16], ..options(HOST, own(&[key(1)], &[key(2)])) };
+                    ConnectOptions { hostid: [number + 1; 16], ..options(HOST, own(&[key(1)], &[key(2)])) };
                 let controller = Controller::connect(server.address(), options).unwrap();
                 for qid in 1..=2 {
                     controller.queue(qid, 4).unwrap();
