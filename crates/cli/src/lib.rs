@@ -14,6 +14,7 @@ mod drives;
 mod flash;
 mod inspect;
 mod kept;
+mod key;
 pub mod leaving;
 mod log;
 mod node;
@@ -71,6 +72,9 @@ enum Command {
     Release(protect::ReleaseArgs),
     /// List, save, put back or delete blocks that recovery overwrote on a drive with tags
     Kept(kept::KeptArgs),
+    /// Make and check keys of hosts and nodes
+    #[command(subcommand)]
+    Key(key::KeyCommand),
     /// List what a discovery service knows
     Discover(discover::DiscoverArgs),
     /// Show the drives of a data node, and the arrays on them
@@ -145,6 +149,7 @@ pub fn main() -> ExitCode {
         Command::Volume(command) => volume::run(&command),
         Command::Release(args) => protect::release(&args),
         Command::Kept(args) => kept::run(&args),
+        Command::Key(command) => key::run(&command),
         Command::Discover(args) => discover::run(&args),
         Command::Drives(args) => drives::run(&args),
         Command::Bench(args) => bench::run(&args),

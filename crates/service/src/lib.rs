@@ -29,4 +29,5 @@ pub mod state;
 pub mod status;
 pub mod stopping;
 pub mod tagged;
+pub mod targets;
 pub mod words;
