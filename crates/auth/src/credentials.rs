@@ -70,8 +70,8 @@ impl Credentials {
         &self.subsystem
     }
 
-    /// Returns whether a host key of others, by its place there, is a host key here too. In constant
-    /// time.
+    /// Returns whether a host key of others, by its place there, is a host key here too. In
+    /// constant time.
     #[must_use]
     pub fn has_host_key(&self, others: &Self, place: usize) -> bool {
         let same = |key: &TransformedKey| {

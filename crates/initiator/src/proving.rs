@@ -68,8 +68,8 @@ pub(crate) fn connect(
     Ok((queue, answer as u16))
 }
 
-/// Proves the name of a queue whose Connect was answered with `answer`, and has the controller prove
-/// its own if there is a key for that.
+/// Proves the name of a queue whose Connect was answered with `answer`, and has the controller
+/// prove its own if there is a key for that.
 fn prove(queue: &mut Queue, names: &Data, keys: Option<&OwnKeys>, answer: u64) -> Result<(), InitiatorError> {
     let address = queue.address();
     let untrusted = |source| InitiatorError::Unproven { address, source };

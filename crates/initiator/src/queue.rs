@@ -95,7 +95,7 @@ impl Queue {
         Ok((connection, stream.into_looking()?, Rest { buffer, filled }))
     }
 
-    /// Connects a queue that proves nothing, and returns what Connect returned: the controller's id.
+    /// Connects a queue that proves nothing, and returns the controller's id.
     ///
     /// # Errors
     /// If the controller cannot be reached, does not answer in time, or refuses.
@@ -108,7 +108,7 @@ impl Queue {
         Ok((queue, result as u16))
     }
 
-    /// The same for a queue that ends with the others of `cut`. Returns the whole result of Connect.
+    /// The same for a queue that ends with the others of `cut`. Returns all of Connect's result.
     pub(crate) fn connect_with(
         transport: &dyn Transport,
         address: SocketAddr,

@@ -132,6 +132,9 @@ struct File {
     alerts: FileAlerts,
     web: FileWeb,
     history: FileHistory,
+    /// Keys of nodes, which other programs read.
+    #[serde(rename = "target")]
+    _target: Option<serde::de::IgnoredAny>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -55,8 +55,8 @@ impl Subsystem {
         self.controllers.values().filter(|c| c.proven)
     }
 
-    /// The admin queue's Connect: makes a controller. If its host has to prove its name first, it is
-    /// nobody's until [`prove`](Self::prove).
+    /// The admin queue's Connect: makes a controller. If its host has to prove its name first, it
+    /// is nobody's until [`prove`](Self::prove).
     pub(crate) fn associate(
         &mut self,
         fields: &Fields,

@@ -94,8 +94,9 @@ pub trait Media {
         Ok(())
     }
 
-    /// The keys of a host for a subsystem, by the names of Connect; `None` if the host need not prove
-    /// itself. Asked at Connect, at the beginning of each authentication, and when a proof is there.
+    /// The keys of a host for a subsystem, by the names of Connect; `None` if the host need not
+    /// prove itself. Asked at Connect, at the beginning of each authentication, and when a proof is
+    /// there.
     fn keys(&self, _host: &str, _subsystem: &str) -> Option<HostKeys> {
         None
     }

@@ -44,8 +44,8 @@ impl Subsystem {
     /// The host of a controller has proven its name: the association counts from now on.
     ///
     /// # Errors
-    /// The status of the command that ended the authentication, if there is no place, or the host is
-    /// kept out.
+    /// The status of the command that ended the authentication, if there is no place, or the host
+    /// is kept out.
     pub(crate) fn prove(&mut self, cntlid: u16) -> Result<(), Status> {
         let Some(controller) = self.controllers.get(&cntlid) else { return Err(Status::SEQUENCE.dnr()) };
         let (kind, hostid, peer) = (controller.kind(), controller.hostid, controller.peer);

@@ -1,5 +1,5 @@
-//! The commands that carry messages of authentication. `docs/reference/wire-format/authentication.md`
-//! has their fields.
+//! The commands that carry messages of authentication.
+//! `docs/reference/wire-format/authentication.md` has their fields.
 
 use super::Sqe;
 use super::opcode::{FABRICS, fabrics};
@@ -8,7 +8,7 @@ use crate::bytes::u32_at;
 /// Bytes 41 to 43: the two numbers of the protocol, and of the security protocol.
 const PROTOCOL: [u8; 3] = [1, 1, 0xE9];
 
-/// The bytes of a message that Authentication Send brings, or of the room of Authentication Receive.
+/// Bytes of the message of Authentication Send, or of the room of Authentication Receive.
 /// Nothing if the command is for another protocol.
 #[must_use]
 pub fn length(sqe: &Sqe) -> Option<u32> {

@@ -56,7 +56,6 @@ fn faults_are_named() {
     }
 }
 
-/// Where there is no file, there are no targets; one that was named must be there.
 #[test]
 fn a_file_that_is_named_must_be_there() {
     let missing = Path::new("/nonexistent/pumice.toml");
