@@ -69,7 +69,7 @@ pub use config::{ConfigError, DriveConfig, NodeConfig, Peer, busy_poll, metrics_
 pub use drive::Drive;
 pub use keyfile::{KeyFileError, read_key};
 pub use listen::{can_listen, listen_address};
-pub use lookup::{KeyLookup, NoKeys};
+pub use lookup::{KeyLookup, KeyTable, NoKeys};
 pub use made::MadeFiles;
 pub use tagging::{TagFields, Tagging, TaggingError};
 

@@ -11,11 +11,11 @@ use pumice_auth::policy::Policy;
 use pumice_blockdev::MemoryDevice;
 use pumice_initiator::{ConnectOptions, Controller, InitiatorError, OwnKeys, ProofError, discover};
 use pumice_node::NodeOptions;
-use pumice_node::serve::{Drive, HostFaces, KeyLookup, NoKeys, Server, Service};
+use pumice_node::serve::{Drive, HostFaces, KeyLookup, KeyTable, NoKeys, Server, Service};
 use pumice_nvme::controller::{HostKeys, Limits};
 use pumice_nvme::pdu::Digests;
-use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::opcode::io;
+use pumice_nvme::spec::{DISCOVERY_NQN, Sqe};
 use pumice_offload::PaceRequest;
 use pumice_transport::Plain;
 use std::sync::{Arc, Mutex};
@@ -181,4 +181,15 @@ fn many_queues_prove_themselves_at_once() {
         }
     });
     eprintln!("48 queues in {:?}", began.elapsed());
+}
+
+/// Without an entry for another subsystem, the table of a node would let its host in unproven.
+#[test]
+fn a_table_has_keys_for_the_node_and_its_discovery_service() {
+    let host = (HOST.parse().unwrap(), vec![key(1)], vec![], groups());
+    let table = KeyTable::new(&NODE.parse().unwrap(), [host]).unwrap();
+    assert!(table.keys(HOST, NODE).is_some() && table.keys(HOST, DISCOVERY_NQN).is_some());
+    assert!(table.keys("nqn.2026-11.example:other", NODE).is_none());
+    let same = (HOST.parse().unwrap(), vec![key(1)], vec![key(1)], groups());
+    assert!(KeyTable::new(&NODE.parse().unwrap(), [same]).is_err());
 }

@@ -1,11 +1,14 @@
 //! The host in Python.
 
-use super::{HOST, NODE, Table, key, serve};
+use super::{HOST, NODE, groups, key, serve};
+use pumice_node::serve::KeyTable;
 use std::process::Command;
+use std::sync::Arc;
 
 #[test]
 fn a_host_of_its_own_proves_itself_and_is_refused() {
-    let server = serve(Table::new(&[key(1)], &[key(2)]));
+    let host = (HOST.parse().unwrap(), vec![key(1)], vec![key(2)], groups());
+    let server = serve(Arc::new(KeyTable::new(&NODE.parse().unwrap(), [host]).unwrap()));
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/proofs/client.py");
     let (address, texts) = (server.address(), [key(1).to_text(), key(2).to_text()]);
     let mut python = Command::new("python3");
