@@ -96,6 +96,20 @@ impl Controller {
         }
     }
 
+    /// Returns whether no exchange is under way: a Negotiate would begin one.
+    #[must_use]
+    pub fn is_between(&self) -> bool {
+        matches!(self.state, State::AwaitNegotiate | State::Proven)
+    }
+
+    /// Takes other keys and another policy for the next exchange. Between exchanges only: one that
+    /// is under way goes on with what it has.
+    pub fn set_keys(&mut self, credentials: Arc<Credentials>, policy: Arc<Policy>) {
+        if self.is_between() {
+            (self.credentials, self.policy) = (credentials, policy);
+        }
+    }
+
     /// The proof that the host has given, if any. It stays while the host authenticates again, and
     /// ends with a failure.
     #[must_use]

@@ -70,6 +70,16 @@ impl Credentials {
         &self.subsystem
     }
 
+    /// Returns whether a host key of others, by its place there, is a host key here too. In
+    /// constant time.
+    #[must_use]
+    pub fn has_host_key(&self, others: &Self, place: usize) -> bool {
+        let same = |key: &TransformedKey| {
+            self.host_keys.iter().map(|own| own.is(key)).fold(false, |any, same| any | same)
+        };
+        others.host_keys.get(place).is_some_and(same)
+    }
+
     /// The keys of the host: one or two.
     pub(crate) fn host_keys(&self) -> &[TransformedKey] {
         &self.host_keys

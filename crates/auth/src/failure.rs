@@ -69,6 +69,12 @@ pub enum Failure {
     /// The controller lets hosts in without authentication, and is to prove itself.
     #[error("connect: the controller does not ask for authentication")]
     NotRequired,
+    /// There is no host key any more.
+    #[error("key: there is none for the host any more")]
+    NoHostKey,
+    /// There is no place for a computation.
+    #[error("no place for a computation: many hosts authenticate at once")]
+    Busy,
     /// Authentication Receive has no room for the message.
     #[error("allocation length: {room} bytes for a message of {message}")]
     Room {
@@ -108,7 +114,7 @@ impl Failure {
             Self::SameChallenge | Self::Response | Self::NoControllerKey | Self::NoProof => {
                 Explanation::Failed
             }
-            Self::NotRequired | Self::Deadline | Self::Peer(_) => return None,
+            Self::NotRequired | Self::NoHostKey | Self::Busy | Self::Deadline | Self::Peer(_) => return None,
         })
     }
 }

@@ -6,9 +6,9 @@ use pumice_initiator::{ConnectOptions, DigestPolicy, discover};
 use pumice_nvme::spec::Nqn;
 use pumice_nvme::spec::log::DiscoveryEntry;
 use pumice_service::failure::Failure;
-use pumice_service::identity::host_nqn;
 use pumice_service::place::RemotePlace;
 use pumice_service::remote::DEADLINE;
+use pumice_service::targets::{Face, face};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -40,10 +40,12 @@ struct Subsystem {
 /// Runs the command.
 pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
     let name = RemotePlace::parse(&args.address)?;
+    let Face { host, keys } = face(name.address)?;
     let ask = |digests| {
         let options = ConnectOptions {
+            keys: keys.clone(),
             subsystem: Nqn::discovery(),
-            host: host_nqn(),
+            host: host.clone(),
             hostid: *b"pumice discover.",
             digests,
             flow_control: true,

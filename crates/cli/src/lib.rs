@@ -17,6 +17,7 @@ mod flash;
 mod history;
 mod inspect;
 mod kept;
+mod key;
 pub mod leaving;
 mod log;
 mod node;
@@ -92,6 +93,9 @@ enum Command {
     Release(protect::ReleaseArgs),
     /// List, save, put back or delete blocks that recovery overwrote on a drive with tags
     Kept(kept::KeptArgs),
+    /// Make and check keys of hosts and nodes
+    #[command(subcommand)]
+    Key(key::KeyCommand),
     /// List what a discovery service knows
     Discover(discover::DiscoverArgs),
     /// Show the drives of a data node, and the arrays on them
@@ -176,6 +180,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::Release(args) => protect::release(&args),
         Command::Kept(args) => kept::run(&args),
+        Command::Key(command) => key::run(&command),
         Command::Discover(args) => discover::run(&args),
         Command::Drives(args) => drives::run(&args),
         Command::Bench(args) => bench::run(&args),

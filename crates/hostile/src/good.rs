@@ -160,6 +160,7 @@ fn content(nsid: u32, piece: usize, version: u64) -> Vec<u8> {
 impl<'s> Client<'s> {
     fn new(nsid: u32, deep: bool, target: &Target, seen: &'s Observations) -> Self {
         let options = ConnectOptions {
+            keys: None,
             subsystem: target.nqn.parse().expect("a node's name is a name"),
             host: "nqn.2026-11.example:good".parse().expect("a name"),
             hostid: [0x60 + 2 * nsid as u8 + u8::from(deep); 16],

@@ -98,6 +98,7 @@ impl Host {
     fn connect(target: &Target, number: u8) -> Result<Self, Failed> {
         let wrong = |error: pumice_initiator::InitiatorError| Failed(format!("connecting: {error}"));
         let options = ConnectOptions {
+            keys: None,
             subsystem: target.nqn.parse().expect("a node's name is a name"),
             host: format!("nqn.2026-11.example:trial-{number}").parse().expect("a name"),
             hostid: host_id(number),

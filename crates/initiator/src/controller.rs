@@ -1,6 +1,6 @@
 //! A controller as a host sees it: its admin queue, and the data that it reports about itself.
 
-use crate::{Cut, InitiatorError, Queue};
+use crate::{Cut, InitiatorError, OwnKeys, Queue, proving};
 use pumice_nvme::host::Options;
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::connect::{DYNAMIC, Data};
@@ -28,6 +28,8 @@ pub struct ConnectOptions {
     pub host: Nqn,
     /// Its id.
     pub hostid: [u8; 16],
+    /// Keys of both ends, if they prove their names.
+    pub keys: Option<Arc<OwnKeys>>,
     /// Digests asked for.
     pub digests: Digests,
     /// True if submission queue flow control is wanted.
@@ -103,8 +105,14 @@ impl Controller {
             data,
             capsule_data: 0,
         };
-        let (mut admin, cntlid) =
-            Queue::connect_with(&*transport, address, queue, options.deadline, cut.as_ref())?;
+        let (mut admin, cntlid) = proving::connect(
+            &*transport,
+            address,
+            queue,
+            options.keys.as_deref(),
+            options.deadline,
+            cut.as_ref(),
+        )?;
         enable(&mut admin, options.deadline)?;
         let mut page = vec![0; LEN];
         let mut sqe = Sqe::new(opcode::admin::IDENTIFY, 0);
@@ -204,7 +212,8 @@ impl IoQueues {
             capsule_data: self.capsule_data,
         };
         let Self { transport, address, options, cut, .. } = self;
-        Ok(Queue::connect_with(&**transport, *address, queue, options.deadline, cut.as_ref())?.0)
+        let keys = options.keys.as_deref();
+        Ok(proving::connect(&**transport, *address, queue, keys, options.deadline, cut.as_ref())?.0)
     }
 }
 

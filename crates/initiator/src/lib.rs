@@ -16,6 +16,7 @@ mod digest;
 mod discovery;
 mod error;
 mod pipeline;
+mod proving;
 mod queue;
 mod stream;
 
@@ -24,7 +25,8 @@ pub use controller::{ConnectOptions, Controller, IoQueues};
 pub use cut::Cut;
 pub use digest::DigestPolicy;
 pub use discovery::{discover, discover_over, discover_with};
-pub use error::InitiatorError;
+pub use error::{InitiatorError, ProofError};
 pub use pipeline::{Exchange, Patience, Pipeline, Told};
+pub use proving::OwnKeys;
 pub use queue::{Command, Outcome, Queue, Stopper, Traffic};
 pub use stream::PollingStream;

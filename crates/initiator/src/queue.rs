@@ -95,7 +95,7 @@ impl Queue {
         Ok((connection, stream.into_looking()?, Rest { buffer, filled }))
     }
 
-    /// Connects a queue, and returns what Connect returned: the controller's id.
+    /// Connects a queue that proves nothing, and returns the controller's id.
     ///
     /// # Errors
     /// If the controller cannot be reached, does not answer in time, or refuses.
@@ -104,17 +104,18 @@ impl Queue {
         options: Options,
         deadline: Duration,
     ) -> Result<(Self, u16), InitiatorError> {
-        Self::connect_with(&Plain, address, options, deadline, None)
+        let (queue, result) = Self::connect_with(&Plain, address, options, deadline, None)?;
+        Ok((queue, result as u16))
     }
 
-    /// The same for a queue that ends with the others of `cut`.
+    /// The same for a queue that ends with the others of `cut`. Returns all of Connect's result.
     pub(crate) fn connect_with(
         transport: &dyn Transport,
         address: SocketAddr,
         options: Options,
         deadline: Duration,
         cut: Option<&Arc<Cut>>,
-    ) -> Result<(Self, u16), InitiatorError> {
+    ) -> Result<(Self, u64), InitiatorError> {
         let socket = |source| InitiatorError::Socket { address, source };
         let establish = if cut.is_some() { deadline.min(ESTABLISH) } else { deadline };
         let tcp = Socket::connect(&address, establish).map_err(socket)?;
@@ -152,7 +153,7 @@ impl Queue {
         if !answer.status.is_success() {
             return Err(InitiatorError::Refused { address, what: "Connect", status: answer.status });
         }
-        Ok((queue, answer.result as u16))
+        Ok((queue, answer.result))
     }
 
     /// Sets how long to poll for answers before sleeping; zero for never. The default is

@@ -142,6 +142,9 @@ struct File {
     metrics: FileMetrics,
     web: FileWeb,
     history: FileHistory,
+    /// Keys of nodes, which other programs read.
+    #[serde(rename = "target")]
+    _target: Option<serde::de::IgnoredAny>,
 }
 
 #[derive(Debug, Default, Deserialize)]

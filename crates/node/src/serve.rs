@@ -40,6 +40,7 @@ mod lanes;
 mod leases;
 mod listen;
 mod log;
+mod lookup;
 mod made;
 mod marks;
 mod media_watch;
@@ -50,6 +51,7 @@ mod order;
 mod outgoing;
 mod peers;
 mod pool;
+mod prover;
 mod results;
 mod rights;
 mod rounds;
@@ -73,6 +75,7 @@ pub use handle::Pulse;
 pub use hosts::{AccessConfig, AccessMode, HostEntry, KeyPaths, OwnDrives, PeerEntry, TlsUse};
 pub use keyfile::{KeyFileError, read_key};
 pub use listen::{can_listen, listen_address};
+pub use lookup::{KeyLookup, KeyTable, NoKeys};
 pub use made::MadeFiles;
 pub use rights::{Right, Rights};
 pub use secrets::{Keys, Secrets, SecretsError};
@@ -224,9 +227,21 @@ impl Server {
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub fn start_over(transport: Arc<dyn Transport>, mut service: Service) -> Result<Self, ServeError> {
+    pub fn start_over(transport: Arc<dyn Transport>, service: Service) -> Result<Self, ServeError> {
+        Self::start_proving(Arc::new(NoKeys), transport, service)
+    }
+
+    /// Starts serving hosts of which those prove themselves that have keys.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_proving(
+        keys: Arc<dyn KeyLookup>,
+        transport: Arc<dyn Transport>,
+        mut service: Service,
+    ) -> Result<Self, ServeError> {
         let access = Arc::new(HostTable::of_faces(std::mem::take(&mut service.faces)));
-        Self::start_with(Gate { access, transport }, service)
+        Self::start_with(Gate { access, transport, keys }, service)
     }
 
     /// Starts serving the hosts of `access`, whatever the service says of faces.
@@ -235,7 +250,7 @@ impl Server {
     /// As [`start`](Self::start).
     pub fn start_guarded(access: &AccessConfig, service: Service) -> Result<Self, ServeError> {
         let access = Arc::new(HostTable::from_config(access));
-        Self::start_with(Gate { access, transport: Arc::new(Plain) }, service)
+        Self::start_with(Gate { access, transport: Arc::new(Plain), keys: Arc::new(NoKeys) }, service)
     }
 
     fn start_with(gate: Gate, service: Service) -> Result<Self, ServeError> {

@@ -51,6 +51,7 @@ fn server() -> Server {
 
 fn options(server: &Server, number: u8) -> ConnectOptions {
     ConnectOptions {
+        keys: None,
         subsystem: server.nqn().clone(),
         host: "nqn.2026-11.example:host".parse().unwrap(),
         hostid: [number; 16],

@@ -2,6 +2,7 @@
 //! controller over TCP needs them.
 
 pub mod ana;
+pub mod authentication;
 pub mod command;
 pub mod connect;
 pub mod effects;

@@ -111,6 +111,7 @@ impl<'s> Client<'s> {
 
     fn connect(&self) -> Result<(Controller, Queue, u64), InitiatorError> {
         let options = ConnectOptions {
+            keys: None,
             subsystem: self.nqn.clone(),
             host: HOST.parse().expect("a name"),
             hostid: [0x40 + self.number as u8; 16],

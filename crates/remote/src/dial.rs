@@ -3,13 +3,14 @@
 use crate::answer::{refused, unreachable};
 use crate::blocks::Geometry;
 use crate::pool;
-use pumice_initiator::{ConnectOptions, Controller, DigestPolicy, InitiatorError, Queue, discover};
+use pumice_initiator::{ConnectOptions, Controller, DigestPolicy, InitiatorError, OwnKeys, Queue, discover};
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::log::DiscoveryEntry;
 use pumice_nvme::spec::{Nqn, Sqe};
 use pumice_offload::wire::{self, opcode};
 use pumice_offload::{DriveDescription, NodeError};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Parameters of a connection to a node.
@@ -23,6 +24,8 @@ pub struct Dial {
     pub host: Nqn,
     /// Its identifier, not all zeros.
     pub hostid: [u8; 16],
+    /// Keys of both ends, if they prove their names.
+    pub keys: Option<Arc<OwnKeys>>,
     /// The policy for digests of headers and data.
     pub digests: DigestPolicy,
     /// Half of the time that the node may be silent before it counts as lost; after a quarter of
@@ -63,6 +66,7 @@ impl Dial {
         let address = self.address;
         let connect = |digests| {
             let mut options = ConnectOptions {
+                keys: self.keys.clone(),
                 subsystem: Nqn::discovery(),
                 host: self.host.clone(),
                 hostid: self.hostid,

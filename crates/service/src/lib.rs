@@ -39,4 +39,5 @@ pub mod status;
 pub mod stopping;
 pub mod systemd;
 pub mod tagged;
+pub mod targets;
 pub mod words;

@@ -1,10 +1,11 @@
 //! Connections to data nodes.
 
 use crate::failure::Failure;
-use crate::identity::{host_id, host_nqn};
+use crate::identity::host_id;
 use crate::name::SCHEME;
 use crate::probed::{Probed, nodes_of};
 use crate::say::say;
+use crate::targets::{Face, face};
 use pumice_initiator::DigestPolicy;
 use pumice_offload::{ErrorKind, Hosts, Presence};
 use pumice_remote::{Dial, RemoteNode, is_kept_out, log_silence};
@@ -33,8 +34,8 @@ fn silent(node: SocketAddr, silent: Duration) {
 /// # Errors
 /// If it cannot be reached, or refuses.
 pub fn connect(address: SocketAddr, digests: DigestPolicy) -> Result<Arc<RemoteNode>, Failure> {
-    let (host, hostid) = (host_nqn(), host_id());
-    let dial = Dial { address, nqn: None, host, hostid, digests, deadline: DEADLINE, silent };
+    let (Face { host, keys }, hostid) = (face(address)?, host_id());
+    let dial = Dial { keys, address, nqn: None, host, hostid, digests, deadline: DEADLINE, silent };
     let until = Instant::now() + LEAVING;
     let node = loop {
         match RemoteNode::connect(dial.clone()) {

@@ -81,4 +81,9 @@ impl TransformedKey {
     pub fn expose(&self) -> &[u8] {
         self.0.expose()
     }
+
+    /// Returns whether it is the same key. In constant time.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
 }

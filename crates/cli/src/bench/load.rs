@@ -7,8 +7,8 @@ use pumice_nvme::spec::log::DiscoveryEntry;
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Nqn, Sqe};
 use pumice_service::failure::Failure;
-use pumice_service::identity::host_nqn;
 use pumice_service::remote::DEADLINE;
+use pumice_service::targets::{Face, face};
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -70,9 +70,11 @@ pub fn check_seconds(seconds: f64) -> Result<(), Failure> {
 /// # Errors
 /// If it cannot be reached, or lists none.
 pub fn connect(address: SocketAddr, digests: bool) -> Result<Controller, Failure> {
+    let Face { host, keys } = face(address)?;
     let mut options = ConnectOptions {
+        keys,
         subsystem: Nqn::discovery(),
-        host: host_nqn(),
+        host,
         hostid: *b"pumice bench....",
         digests: Digests { header: digests, data: digests },
         flow_control: false,

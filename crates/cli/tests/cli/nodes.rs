@@ -45,6 +45,7 @@ impl Node {
     /// Parameters with which another host connects to it.
     pub(crate) fn options(&self) -> ConnectOptions {
         ConnectOptions {
+            keys: None,
             subsystem: self.nqn.parse().unwrap(),
             host: HOST.parse().unwrap(),
             hostid: [7; 16],

@@ -82,6 +82,7 @@ impl Node {
 
     fn connect(&self, host: u8) -> Result<RemoteNode, pumice_offload::NodeError> {
         RemoteNode::connect(Dial {
+            keys: None,
             address: self.1,
             nqn: None,
             host: format!("nqn.2026-11.example:host{host}").parse().unwrap(),
@@ -211,6 +212,7 @@ fn a_node_keeps_nothing_of_what_it_refuses() {
 /// Every command of the vendor's, with data that mean nothing.
 fn raw(node: &Node, nqn: &str) {
     let options = pumice_initiator::ConnectOptions {
+        keys: None,
         subsystem: nqn.parse().unwrap(),
         host: "nqn.2026-11.example:host3".parse().unwrap(),
         hostid: [3; 16],

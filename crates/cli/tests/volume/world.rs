@@ -110,6 +110,7 @@ impl Served {
 
     pub(crate) fn connect(&self) -> RemoteNode {
         let dial = Dial {
+            keys: None,
             address: self.address,
             nqn: None,
             host: "nqn.2026-11.example:host".parse().unwrap(),

@@ -68,6 +68,7 @@ impl Nodes {
         let nodes = addresses.chain([self.link.address]).enumerate();
         let drives = nodes.flat_map(|(i, address)| {
             let dial = Dial {
+                keys: None,
                 address,
                 nqn: None,
                 host: "nqn.2026-11.example:host".parse().unwrap(),

@@ -69,6 +69,7 @@ impl Nodes {
     fn members(&self) -> Vec<MemberDrive> {
         let connect = |address: &SocketAddr| -> Arc<dyn DataNode> {
             let dial = Dial {
+                keys: None,
                 address: *address,
                 nqn: None,
                 host: "nqn.2026-11.example:host".parse().unwrap(),

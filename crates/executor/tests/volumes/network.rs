@@ -20,6 +20,7 @@ fn node(number: usize, block: u32) -> Server {
 
 fn connect(server: &Server) -> Arc<dyn DataNode> {
     let dial = Dial {
+        keys: None,
         address: server.address(),
         nqn: None,
         host: "nqn.2026-11.example:host".parse().unwrap(),

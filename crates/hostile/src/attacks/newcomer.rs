@@ -42,6 +42,7 @@ impl Newcomer {
 /// A host that behaves well comes from its own address, has a part of a drive checked, and goes.
 fn come(attacker: &Attacker) -> Result<(), String> {
     let options = ConnectOptions {
+        keys: None,
         subsystem: attacker.target.nqn.parse().map_err(|_| "no name".to_owned())?,
         host: "nqn.2026-11.example:newcomer".parse().map_err(|_| "no name".to_owned())?,
         hostid: [0x70; 16],

@@ -12,23 +12,28 @@ use super::lanes::Lanes;
 use super::metrics::{Class, CoreCounts};
 use super::outgoing::Loan;
 use super::pool::{Pool, carried};
+use super::prover::Waiting;
 use super::results::{QueueId, Sender};
 use super::shared::Shared;
 use super::updates;
 use super::visible::Visible;
 use super::workers::{Job, OffloadJob, read};
 use crate::watch::Writing;
+use pumice_auth::Job as Computation;
+use pumice_auth::secret::Seed;
 use pumice_blockdev::BlockDevice;
 use pumice_buffer::SharedBuffer;
-use pumice_nvme::controller::{Lent, Media, Op, Request, Submitted, Upcoming};
+use pumice_nvme::controller::{HostKeys, Lent, Media, Op, Request, Submitted, Upcoming};
 use pumice_nvme::spec::command::{On, Sender as SentBy};
 use pumice_nvme::spec::connect::Data;
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_offload::wire;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use zeroize::Zeroizing;
 
 /// Bytes that commands under way and answers of one connection may take before no more commands are
 /// taken from it.
@@ -54,8 +59,9 @@ pub(super) struct Blocks<'a> {
     pub(super) engine: &'a Pool,
     /// The threads of the short ones.
     pub(super) control: &'a Pool,
-    /// The host of the connection.
+    /// The host of the connection, and the address that it comes from.
     pub(super) host: HostKey,
+    pub(super) peer: IpAddr,
     /// The row of its host in the table of who may do what.
     pub(super) granted: Arc<Granted>,
     /// The account of its host, once it is known.
@@ -236,6 +242,27 @@ impl Blocks<'_> {
 impl Media for Blocks<'_> {
     fn admit(&self, host: &Data) -> Result<(), Status> {
         self.shared.access().admit(host)
+    }
+
+    fn keys(&self, host: &str, subsystem: &str) -> Option<HostKeys> {
+        self.shared.keys().keys(host, subsystem)
+    }
+
+    fn seed(&mut self) -> Option<Seed> {
+        let mut bytes = Zeroizing::new([0; Seed::BYTES]);
+        getrandom::fill(&mut *bytes).ok()?;
+        Some(Seed::new(&bytes))
+    }
+
+    fn compute(&mut self, host: &str, job: Computation) -> bool {
+        self.shared.prover().submit(Waiting {
+            name: host.to_owned(),
+            address: self.peer,
+            core: self.core.clone(),
+            connection: self.connection,
+            gone: Arc::clone(self.gone),
+            job,
+        })
     }
 
     fn allow(&self, sender: SentBy, on: On, command: &Sqe) -> Result<(), Status> {

@@ -1,6 +1,7 @@
 //! One thread with its sockets.
 
 mod ending;
+mod proofs;
 
 use self::ending::Ending;
 use super::acceptor::Acceptor;
@@ -276,7 +277,7 @@ impl Core {
     }
 
     fn take_inbox(&mut self) {
-        let Inbox { streams, dismissed, done } = self.handle.take();
+        let Inbox { streams, dismissed, done, computed } = self.handle.take();
         for (number, stream) in streams {
             self.adopt(FIRST + number, stream);
         }
@@ -287,6 +288,7 @@ impl Core {
             }
         }
         self.done.extend(done);
+        self.computed(computed);
     }
 
     /// Answers commands that have ended, as much as a round may copy. There is no other event for
@@ -411,6 +413,7 @@ impl Core {
             engine: &self.engine,
             control: &self.control,
             host: socket.host(),
+            peer: socket.connection.peer(),
             granted: Arc::clone(&socket.granted),
             account: account.as_ref(),
             flying: &mut flying,

@@ -2,6 +2,7 @@
 
 use super::done::Done;
 use mio::Waker;
+use pumice_auth::Computed;
 use pumice_transport::Stream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +17,8 @@ pub(super) struct Inbox {
     pub(super) dismissed: Vec<usize>,
     /// Its commands that are done.
     pub(super) done: Vec<Done>,
+    /// Computations that are done, each with the number of its connection.
+    pub(super) computed: Vec<(usize, Computed)>,
 }
 
 /// Access to a core from other threads.
@@ -66,6 +69,12 @@ impl CoreHandle {
     /// Number of times that it has taken what it was handed.
     fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Hands it the result of a computation for a connection.
+    pub(super) fn computed(&self, number: usize, computed: Computed) {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner).computed.push((number, computed));
+        self.wake();
     }
 
     /// Deals it a connection.

@@ -102,6 +102,11 @@ impl Log {
                 let host = shown(host);
                 warn!(host, %peer, queue = qid, %status, suppressed, "connect refused");
             }
+            Notice::Unproven { host, qid, failure } => {
+                let Some(suppressed) = self.may(Kind::Refused) else { return };
+                let host = shown(host);
+                warn!(host, %peer, queue = qid, %failure, suppressed, "authentication failed");
+            }
             Notice::Violation(what) => {
                 let Some(suppressed) = self.may(Kind::Violation) else { return };
                 warn!(%peer, what, suppressed, "protocol violation");

@@ -173,6 +173,7 @@ impl PeerLinks {
 
     fn connect_with(&self, peer: &Peer, digests: Digests) -> Result<Link, InitiatorError> {
         let mut options = ConnectOptions {
+            keys: None,
             subsystem: Nqn::discovery(),
             host: self.host.clone(),
             hostid: wire::NODE_HOST_ID,

@@ -6,9 +6,11 @@ use super::budget::{Accounts, FLIGHT, WINDOWS};
 use super::faces::Face;
 use super::failure::Failure;
 use super::log::Log;
+use super::lookup::KeyLookup;
 use super::metrics::Metrics;
 use super::newcomers::Newcomers;
 use super::offload::Offload;
+use super::prover::Prover;
 use super::rounds::Rounds;
 use super::turns::Turns;
 use crate::pace::Pacing;
@@ -33,6 +35,8 @@ pub(super) struct Gate {
     pub(super) access: Arc<HostTable>,
     /// Makes the streams of connections.
     pub(super) transport: Arc<dyn Transport>,
+    /// The keys of hosts.
+    pub(super) keys: Arc<dyn KeyLookup>,
 }
 
 /// The subsystem, its drives, and what the cores count together.
@@ -46,6 +50,7 @@ pub(super) struct Shared {
     rounds: Rounds,
     kinds: Vec<DriveKind>,
     newcomers: Newcomers,
+    prover: Prover,
     metrics: Metrics,
     log: Log,
     stopping: AtomicBool,
@@ -101,6 +106,7 @@ impl Shared {
             rounds: Rounds::new(cores),
             kinds,
             newcomers: Newcomers::new(limits.connections),
+            prover: Prover::default(),
             metrics,
             log: Log::default(),
             stopping: AtomicBool::new(false),
@@ -152,6 +158,16 @@ impl Shared {
     /// The maker of streams.
     pub(super) fn transport(&self) -> &dyn Transport {
         &*self.gate.transport
+    }
+
+    /// The keys of hosts.
+    pub(super) fn keys(&self) -> &dyn KeyLookup {
+        &*self.gate.keys
+    }
+
+    /// The thread of computations for hosts that authenticate.
+    pub(super) fn prover(&self) -> &Prover {
+        &self.prover
     }
 
     /// The drive, counted from 0, of a namespace.

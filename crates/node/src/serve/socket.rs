@@ -450,7 +450,7 @@ impl Socket {
         for notice in self.connection.take_notices() {
             match &notice {
                 Notice::Associated { .. } => metrics.associations.add(1),
-                Notice::Refused { .. } => metrics.connects_refused.add(1),
+                Notice::Refused { .. } | Notice::Unproven { .. } => metrics.connects_refused.add(1),
                 Notice::Violation(_) => metrics.violations.add(1),
             }
             shared.log().notice(&notice, self.peer, self.local);

@@ -71,6 +71,7 @@ fn service(drives: Vec<Drive>) -> Service {
 /// Options of the host with this number: no digests, and a long deadline.
 pub(crate) fn host(server: &Server, number: u8) -> ConnectOptions {
     ConnectOptions {
+        keys: None,
         subsystem: server.nqn().clone(),
         host: "nqn.2026-11.example:host".parse().unwrap(),
         hostid: [number; 16],

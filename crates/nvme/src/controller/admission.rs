@@ -40,7 +40,7 @@ impl Subsystem {
     /// Counts of places that are taken.
     #[must_use]
     pub fn places(&self) -> Places {
-        let of = |kind: ControllerKind| self.controllers.values().filter(move |c| c.kind() == kind);
+        let of = |kind: ControllerKind| self.proven().filter(move |c| c.kind() == kind);
         Places {
             hosts: of(ControllerKind::Host).count(),
             of_address: most(of(ControllerKind::Host).map(|c| c.peer)),
@@ -51,13 +51,19 @@ impl Subsystem {
         }
     }
 
-    /// The admin queue's Connect: makes a controller.
+    fn proven(&self) -> impl Iterator<Item = &Controller> {
+        self.controllers.values().filter(|c| c.proven)
+    }
+
+    /// The admin queue's Connect: makes a controller. If its host has to prove its name first, it
+    /// is nobody's until [`prove`](Self::prove).
     pub(crate) fn associate(
         &mut self,
         fields: &Fields,
         data: &Data,
         peer: IpAddr,
         now: u64,
+        proven: bool,
     ) -> Result<&mut Controller, Refusal> {
         let discovery = data.subnqn == DISCOVERY_NQN;
         if !discovery && data.subnqn != self.identity.nqn.as_str() {
@@ -81,13 +87,16 @@ impl Subsystem {
         } else {
             ControllerKind::Host
         };
-        // Not for ever: the host may try again.
-        if !self.has_room(kind, data, peer) || self.is_kept_out(kind, data) {
+        if !proven {
+            self.make_way(peer);
+        } else if !self.has_room(kind, data.hostid, peer) || self.is_kept_out(kind, data.hostid) {
+            // Not for ever: the host may try again.
             return Err((Status::CONNECT_BUSY, 0));
         }
         let cntlid = self.free_cntlid();
         let attached = self.attachments.of(&data.hostnqn);
-        let controller = Controller::new(cntlid, data, kind, attached, peer, fields.kato_ms, now);
+        let mut controller = Controller::new(cntlid, data, kind, attached, peer, fields.kato_ms, now);
+        controller.proven = proven;
         let counts = Self::counts(&controller);
         self.changes += u64::from(counts);
         Ok(self.controllers.entry(cntlid).or_insert(controller))
@@ -96,22 +105,22 @@ impl Subsystem {
     /// Returns whether one more association is within the bounds. Each kind has its own: readers of
     /// the discovery service do not keep hosts out, nor hosts them. No address and no host takes
     /// all the places; a host is an identifier at an address, for anybody can claim the identifier.
-    fn has_room(&self, kind: ControllerKind, data: &Data, peer: IpAddr) -> bool {
-        let of_kind = || self.controllers.values().filter(|c| c.kind() == kind);
+    pub(super) fn has_room(&self, kind: ControllerKind, hostid: [u8; 16], peer: IpAddr) -> bool {
+        let of_kind = || self.proven().filter(|c| c.kind() == kind);
         let most = if kind == ControllerKind::Host { self.limits.controllers } else { OTHERS };
         of_kind().count() < most
             && of_kind().filter(|c| c.peer == peer).count() < self.limits.controllers_of_address
             && (kind != ControllerKind::Host
-                || of_kind().filter(|c| (c.hostid, c.peer) == (data.hostid, peer)).count()
+                || of_kind().filter(|c| (c.hostid, c.peer) == (hostid, peer)).count()
                     < self.limits.controllers_of_host)
     }
 
     /// Returns whether another host's hold, or an old write of this host, is in the way of an
     /// association.
-    fn is_kept_out(&self, kind: ControllerKind, data: &Data) -> bool {
+    pub(super) fn is_kept_out(&self, kind: ControllerKind, hostid: [u8; 16]) -> bool {
         match kind {
             ControllerKind::Discovery => false,
-            ControllerKind::Host => self.holder.is_some() || self.orphans.contains_key(&data.hostid),
+            ControllerKind::Host => self.holder.is_some() || self.orphans.contains_key(&hostid),
             ControllerKind::Helper => self.holder.is_some_and(|holder| !self.inviting.contains(&holder)),
         }
     }
@@ -127,12 +136,14 @@ impl Subsystem {
         }
     }
 
-    /// An I/O queue's Connect: finds its controller.
+    /// An I/O queue's Connect: finds its controller. A queue that has to be proven first takes its
+    /// number in [`prove_queue`](Self::prove_queue).
     pub(crate) fn join(
         &mut self,
         fields: &Fields,
         data: &Data,
         peer: IpAddr,
+        proven: bool,
     ) -> Result<&mut Controller, Refusal> {
         if data.subnqn != self.identity.nqn.as_str() {
             return Err(bad_parameter(offset::SUBNQN, true));
@@ -169,7 +180,12 @@ impl Subsystem {
         if fields.qid > granted {
             return Err((Status::INVALID_QUEUE.dnr(), 0));
         }
-        if !controller.queues.insert(fields.qid) {
+        let taken = if proven {
+            !controller.queues.insert(fields.qid)
+        } else {
+            controller.queues.contains(&fields.qid)
+        };
+        if taken {
             return Err((Status::SEQUENCE.dnr(), 0));
         }
         Ok(controller)

@@ -61,6 +61,8 @@ pub(crate) struct Controller {
     pub(crate) discovery: bool,
     /// It is another node's.
     pub(crate) helper: bool,
+    /// Its host has proven its name, or need not.
+    pub(crate) proven: bool,
     /// Its host has said that it writes no namespace.
     pub(crate) observer: Arc<AtomicBool>,
     /// The namespaces attached to its host. They do not change during the association.
@@ -82,6 +84,8 @@ pub(crate) struct Controller {
     /// Settings made by the host.
     pub(crate) settings: Settings,
     pub(crate) kato_ms: u32,
+    /// Time of its Connect, in nanoseconds.
+    pub(crate) came: u64,
     /// Time of the last bytes over any of its queues, in nanoseconds.
     pub(crate) heard: Arc<AtomicU64>,
     /// Events that wait for an AER command, as its dw0.
@@ -121,6 +125,7 @@ impl Controller {
             hostid: host.hostid,
             discovery: kind == ControllerKind::Discovery,
             helper: kind == ControllerKind::Helper,
+            proven: true,
             observer: Arc::default(),
             attached,
             peer,
@@ -133,6 +138,7 @@ impl Controller {
             starting: false,
             settings: Settings::new(now),
             kato_ms,
+            came: now,
             heard: Arc::default(),
             events: VecDeque::new(),
             masked: BTreeSet::new(),

@@ -7,6 +7,7 @@ mod time;
 
 use super::association::Life;
 use super::attached::Attached;
+use super::exchange::{Authentication, message};
 use super::media::{Lent, Media, Request, Submitted, Windows};
 use super::notice::{EndReason, Ended, Notice, QueueSums, Totals};
 use super::slots::{Counts, Phase, Slots};
@@ -16,7 +17,7 @@ use crate::pdu::{
     C2hData, Digests, Fatal, Frame, Framing, IcReq, IcResp, Kind, LAST, R2t, Transfer, Violation, frame, push,
 };
 use crate::spec::command::On;
-use crate::spec::connect::{DATA_LEN, Data, Fields};
+use crate::spec::connect::{AUTHENTICATE, DATA_LEN, Data, Fields};
 use crate::spec::identify::Namespace;
 use crate::spec::log::ErrorEntry;
 use crate::spec::{Cqe, Sgl, Sqe, Status, opcode};
@@ -55,11 +56,13 @@ pub struct Received {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     /// Nothing but ICReq may come.
     AwaitIcReq,
     /// Nothing but Connect may come.
     AwaitConnect,
+    /// Nothing but authentication may come.
+    AwaitAuth,
     /// A queue of a controller.
     Live,
     /// A term request is out: what comes is thrown away until the host closes.
@@ -72,6 +75,8 @@ enum State {
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) qid: u16,
+    /// Its host has proven its name on it, or need not.
+    pub(super) proven: bool,
     pub(super) cntlid: u16,
     pub(super) hostid: [u8; 16],
     pub(super) hostnqn: String,
@@ -93,6 +98,7 @@ pub(super) struct Queue {
     /// Sums of this queue, and those of its association.
     pub(super) done: QueueSums,
     pub(super) totals: Arc<Totals>,
+    pub(super) kato_ms: u32,
     pub(super) kato_ns: u64,
     pub(super) last_keep_alive: u64,
 }
@@ -100,17 +106,21 @@ pub(super) struct Queue {
 /// One connection of a host.
 #[derive(Debug)]
 pub struct Connection {
-    state: State,
+    pub(super) state: State,
+    /// Time of the accept.
+    pub(super) accepted: u64,
     /// Time at which the present state, or the PDU that has begun, has lasted too long.
-    deadline: Option<u64>,
+    pub(super) deadline: Option<u64>,
     pub(super) now: u64,
     /// Address at which the host came in.
     pub(super) local: SocketAddr,
     /// The network address that the host comes from.
     pub(super) peer: IpAddr,
     pub(super) limits: Limits,
-    framing: Framing,
+    pub(super) framing: Framing,
     pub(super) queue: Option<Queue>,
+    /// The authentication of its host, if there is a key for that.
+    pub(super) authentication: Option<Box<Authentication>>,
     pub(super) namespaces: Arc<[Namespace]>,
     /// Count of changes of namespaces, and the count at the last look.
     pub(super) changes: Arc<AtomicU64>,
@@ -144,6 +154,7 @@ impl Connection {
     pub fn new(limits: Limits, local: SocketAddr, now: u64) -> Self {
         Self {
             state: State::AwaitIcReq,
+            accepted: now,
             deadline: Some(now + PATIENCE),
             now,
             local,
@@ -156,6 +167,7 @@ impl Connection {
                 max_data: limits.maxh2cdata,
             },
             queue: None,
+            authentication: None,
             namespaces: Arc::new([]),
             changes: Arc::default(),
             changes_seen: 0,
@@ -198,16 +210,21 @@ impl Connection {
         self.state == State::Closed
     }
 
-    /// The identifier of the host whose queue it is.
-    #[must_use]
-    pub fn host(&self) -> Option<[u8; 16]> {
-        self.queue.as_ref().map(|queue| queue.hostid)
+    /// The queue, if it is known whose it is.
+    fn bound(&self) -> Option<&Queue> {
+        self.queue.as_ref().filter(|queue| queue.proven)
     }
 
-    /// The NQN of the host, once it is connected.
+    /// The identifier of the host whose queue it is; `None` until that is proven.
+    #[must_use]
+    pub fn host(&self) -> Option<[u8; 16]> {
+        self.bound().map(|queue| queue.hostid)
+    }
+
+    /// The NQN of the host, once it is connected and proven.
     #[must_use]
     pub fn host_name(&self) -> Option<&str> {
-        self.queue.as_ref().map(|queue| queue.hostnqn.as_str())
+        self.bound().map(|queue| queue.hostnqn.as_str())
     }
 
     /// Returns whether it is an I/O queue.
@@ -227,7 +244,7 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Received {
         self.now = now;
-        if let Some(queue) = &self.queue {
+        if let Some(queue) = self.bound() {
             // Relaxed: a time that is looked at alone.
             queue.heard.store(now, Ordering::Relaxed);
         }
@@ -297,14 +314,16 @@ impl Connection {
         access.with(|subsystem| {
             if queue.qid == 0 {
                 subsystem.end(queue.cntlid);
-            } else if let Some(controller) = subsystem.controllers.get_mut(&queue.cntlid)
+            } else if queue.proven
+                && let Some(controller) = subsystem.controllers.get_mut(&queue.cntlid)
                 && queue.life.epoch() == queue.epoch
             {
                 controller.queues.remove(&queue.qid);
                 subsystem.note_change(queue.cntlid);
             }
         });
-        queue.part(self.end.unwrap_or(EndReason::HostClosed))
+        let told = queue.proven || queue.qid != 0;
+        queue.part(self.end.unwrap_or(EndReason::HostClosed)).filter(|_| told)
     }
 
     /// Returns whether the association, or the queue, has ended that it is of.
@@ -313,7 +332,7 @@ impl Connection {
         self.queue.as_ref().is_some_and(|queue| queue.life.epoch() != queue.epoch)
     }
 
-    fn check_life(&mut self) {
+    pub(super) fn check_life(&mut self) {
         if self.has_ended() {
             self.end(EndReason::HostEnded);
         }
@@ -342,6 +361,8 @@ impl Connection {
             (_, Kind::IcReq) => return sequence("a second ICReq"),
             (State::AwaitConnect, Kind::CapsuleCmd) => self.before_connect(frame, access, media, out)?,
             (State::AwaitConnect, _) => return sequence("data before Connect"),
+            (State::AwaitAuth, Kind::CapsuleCmd) => self.before_proof(frame, access, media, out)?,
+            (State::AwaitAuth, _) => return sequence("data before authentication"),
             (_, Kind::CapsuleCmd) => self.capsule(frame, access, media, out)?,
             (_, Kind::H2cData) => self.data(frame, access, media, out)?,
             _ => return sequence("a PDU that no host sends"),
@@ -380,16 +401,15 @@ impl Connection {
         check_capsule(&sqe, frame)?;
         match self.connect(&sqe, frame, access, media) {
             Ok(cntlid) => {
-                self.state = State::Live;
-                self.deadline = None;
-                if self.is_io_queue() {
-                    self.framing.max_capsule_data = self.limits.capsule_data;
-                } else if let Some(queue) = &self.queue {
-                    let kato_ms = Fields::decode(&sqe).kato_ms;
-                    self.notices.push(Notice::Associated { association: queue.who(), kato_ms });
-                }
+                let asks = if self.authentication.is_some() {
+                    self.await_proof(self.accepted);
+                    AUTHENTICATE
+                } else {
+                    self.go_live();
+                    0
+                };
                 self.take_sqe();
-                self.respond(&sqe, Status::SUCCESS, u64::from(cntlid), out);
+                self.respond(&sqe, Status::SUCCESS, u64::from(cntlid) | asks, out);
             }
             Err((status, dw0)) => {
                 let host = Some(frame.data)
@@ -426,7 +446,9 @@ impl Connection {
             self.respond(&sqe, status, 0, out);
             return Ok(());
         }
-        if sqe.opcode() == opcode::FABRICS {
+        if let Some(kind) = message(&sqe) {
+            self.authenticate(kind, &sqe, frame.data, access, media, out);
+        } else if sqe.opcode() == opcode::FABRICS {
             self.fabrics(&sqe, access, media, out);
         } else if self.is_io_queue() {
             return self.io(&sqe, frame, access, media, out);
@@ -436,7 +458,7 @@ impl Connection {
         Ok(())
     }
 
-    fn take_sqe(&mut self) {
+    pub(super) fn take_sqe(&mut self) {
         if let Some(queue) = &mut self.queue {
             queue.sqhd = (queue.sqhd + 1) % queue.entries;
             queue.done.commands += 1;
@@ -452,14 +474,14 @@ impl Drop for Connection {
     }
 }
 
-fn sqe_of(frame: &Frame<'_>) -> Sqe {
+pub(super) fn sqe_of(frame: &Frame<'_>) -> Sqe {
     let mut bytes = [0; 64];
     bytes.copy_from_slice(&frame.header[8..72]);
     Sqe(bytes)
 }
 
 /// Data in a capsule must be what the SGL says.
-fn check_capsule(sqe: &Sqe, frame: &Frame<'_>) -> Result<(), Violation> {
+pub(super) fn check_capsule(sqe: &Sqe, frame: &Frame<'_>) -> Result<(), Violation> {
     let sgl = sqe.sgl();
     if sgl.kind != Sgl::IN_CAPSULE {
         let what = "data in a capsule whose SGL does not say so";

@@ -2,6 +2,7 @@
 
 use super::association::{Configured, Controller};
 use super::connection::{Connection, Queue};
+use super::exchange::Authentication;
 use super::media::{Media, Op, Request, SHUTDOWN_SLOT, Submitted};
 use super::notice::QueueSums;
 use super::slots::{Phase, Slots};
@@ -52,18 +53,24 @@ impl Connection {
             false => (status, 0),
         })?;
         let (now, peer) = (self.now, self.peer);
+        let keys = media.keys(&data.hostnqn, &data.subnqn);
+        let proven = keys.is_none();
         let queue = access.with(|subsystem| {
             let counters = Arc::clone(subsystem.counters());
             let controller = if fields.qid == 0 {
-                subsystem.associate(&fields, &data, peer, now)
+                subsystem.associate(&fields, &data, peer, now, proven)
             } else {
-                subsystem.join(&fields, &data, peer)
+                subsystem.join(&fields, &data, peer, proven)
             }?;
             let life = Arc::clone(if fields.qid == 0 { &controller.life } else { &controller.io_life });
             let epoch = life.epoch();
-            controller.hear(now);
+            if proven {
+                controller.hear(now);
+            }
             Ok(Queue {
                 qid: fields.qid,
+                proven,
+                kato_ms: fields.kato_ms,
                 cntlid: controller.cntlid,
                 hostid: controller.hostid,
                 hostnqn: controller.hostnqn.clone(),
@@ -87,6 +94,7 @@ impl Connection {
         self.changes = access.with(|subsystem| Arc::clone(subsystem.namespace_changes()));
         self.look_at_namespaces(access);
         let cntlid = queue.cntlid;
+        self.authentication = keys.map(|keys| Authentication::new(keys, fields.kato_ms, now));
         self.slots = Slots::new(queue.entries);
         self.queue = Some(queue);
         Ok(cntlid)
@@ -103,11 +111,13 @@ impl Connection {
         let here = if self.is_io_queue() { On::Io } else { On::Admin };
         let (status, result) = match fabrics_command(sqe.0[4]) {
             None => (Status::INVALID_OPCODE.dnr(), 0),
-            Some(row) if row.check != here => (elsewhere(row.check), 0),
+            Some(row) if !row.check.contains(&here) => (elsewhere(row.check[0]), 0),
             Some(row) => match row.kind {
                 Fabrics::Connect => (Status::SEQUENCE.dnr(), 0),
                 Fabrics::PropertyGet => self.property_get(sqe, access),
                 Fabrics::PropertySet => (self.property_set(sqe, access, media), 0),
+                // The caller has carried these out.
+                Fabrics::AuthenticationSend | Fabrics::AuthenticationReceive => (Status::SEQUENCE.dnr(), 0),
                 Fabrics::Disconnect => (self.disconnect(sqe, access), 0),
             },
         };

@@ -5,7 +5,12 @@ pub use crate::spec::command::Op;
 use crate::spec::command::{On, Sender};
 use crate::spec::connect::Data;
 use crate::spec::{Sqe, Status};
+use pumice_auth::Job;
+use pumice_auth::credentials::Credentials;
+use pumice_auth::policy::Policy;
+use pumice_auth::secret::Seed;
 use pumice_protect::face::FaceCommand;
+use std::sync::Arc;
 
 /// The slot of the flush that a shutdown asks for; it belongs to no command.
 pub const SHUTDOWN_SLOT: u16 = u16::MAX;
@@ -69,6 +74,15 @@ pub trait Windows: std::fmt::Debug + Send + Sync {
     fn give_back(&self, bytes: u32);
 }
 
+/// The keys with which a host and a subsystem prove themselves to each other.
+#[derive(Debug, Clone)]
+pub struct HostKeys {
+    /// The names and their keys.
+    pub credentials: Arc<Credentials>,
+    /// The hashes and groups that are accepted.
+    pub policy: Arc<Policy>,
+}
+
 /// The caller's handling of requests. Each request is answered at once, or later through
 /// [`Connection::complete`](super::Connection::complete) and its siblings, once.
 pub trait Media {
@@ -78,6 +92,24 @@ pub trait Media {
     /// The status of Connect if it may not.
     fn admit(&self, _host: &Data) -> Result<(), Status> {
         Ok(())
+    }
+
+    /// The keys of a host for a subsystem, by the names of Connect; `None` if the host need not
+    /// prove itself. Asked at Connect, at the beginning of each authentication, and when a proof is
+    /// there.
+    fn keys(&self, _host: &str, _subsystem: &str) -> Option<HostKeys> {
+        None
+    }
+
+    /// Random bytes for one step of an authentication; `None` if the system gives none.
+    fn seed(&mut self) -> Option<Seed> {
+        None
+    }
+
+    /// Computes elsewhere, for a host that claims this name: the result comes by
+    /// [`Connection::computed`](super::Connection::computed). False if there is no place for it.
+    fn compute(&mut self, _host: &str, _job: Job) -> bool {
+        false
     }
 
     /// Checks whether the host may send a command. It is asked once for each command, before

@@ -1,6 +1,7 @@
 //! Notices of a connection to the operator: for the caller to log and count.
 
 use crate::spec::Status;
+use pumice_auth::failure::Failure;
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
@@ -24,6 +25,15 @@ pub enum Notice {
         qid: u16,
         /// The status of the answer.
         status: Status,
+    },
+    /// A host did not prove itself.
+    Unproven {
+        /// The name that it claims: any text of at most 255 bytes.
+        host: String,
+        /// The queue.
+        qid: u16,
+        /// The reason, which the peer is not told exactly.
+        failure: Failure,
     },
     /// The peer broke the protocol.
     Violation(&'static str),
@@ -74,6 +84,8 @@ pub enum EndReason {
     Silence,
     /// A state, or a PDU that had begun, lasted too long.
     Deadline,
+    /// The host did not prove itself.
+    Unproven,
     /// The node stops.
     Stopped,
 }
@@ -88,6 +100,7 @@ impl fmt::Display for EndReason {
             Self::KeepAlive => "keep alive timeout",
             Self::Silence => "silence",
             Self::Deadline => "deadline",
+            Self::Unproven => "authentication failed",
             Self::Stopped => "shutdown of the node",
         })
     }

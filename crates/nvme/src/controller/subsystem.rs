@@ -249,7 +249,7 @@ impl Subsystem {
     }
 
     pub(super) fn counts(controller: &Controller) -> bool {
-        controller.kind() == ControllerKind::Host
+        controller.proven && controller.kind() == ControllerKind::Host
     }
 
     /// The hosts that may write, but for the one of controller `but`.

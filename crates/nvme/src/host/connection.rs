@@ -155,7 +155,7 @@ impl Connection {
     /// # Errors
     /// If the queue is not connected, or is full.
     pub fn submit(&mut self, sqe: Sqe, data: &[u8], out: &mut Vec<u8>) -> Result<u16, SubmitError> {
-        if self.is_in_capsule(data.len()) {
+        if self.is_in_capsule(&sqe, data.len()) {
             let (cid, sqe) = self.begin(sqe, 0)?;
             self.push_capsule(sqe, &data, out);
             return Ok(cid);
@@ -212,9 +212,14 @@ impl<D: Payload> Connection<D> {
         self.submit_expecting(sqe, D::default(), expected, out)
     }
 
-    /// Returns whether so many bytes go with their command.
-    fn is_in_capsule(&self, len: usize) -> bool {
-        let most = if self.options.qid == 0 { ADMIN_CAPSULE } else { self.options.capsule_data as usize };
+    /// Returns whether so many bytes go with their command. Those of Fabrics commands do on every
+    /// queue.
+    fn is_in_capsule(&self, sqe: &Sqe, len: usize) -> bool {
+        let most = if self.options.qid == 0 || sqe.opcode() == FABRICS {
+            ADMIN_CAPSULE
+        } else {
+            self.options.capsule_data as usize
+        };
         (1..=most).contains(&len)
     }
 
@@ -256,7 +261,7 @@ impl<D: Payload> Connection<D> {
     ) -> Result<u16, SubmitError> {
         let (cid, mut sqe) = self.begin(sqe, expected)?;
         let len = data.size();
-        if self.is_in_capsule(len) {
+        if self.is_in_capsule(&sqe, len) {
             self.push_capsule(sqe, &data, out);
         } else {
             sqe.set_sgl(Sgl::transport(if len == 0 { expected } else { len as u32 }));

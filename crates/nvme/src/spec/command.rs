@@ -159,6 +159,7 @@ macro_rules! commands {
 const ANY: &[Sender] = &[Sender::Host, Sender::Discovery, Sender::Node];
 const NOT_DISCOVERY: &[Sender] = &[Sender::Host, Sender::Node];
 const HOSTS: &[Sender] = &[Sender::Host];
+const QUEUES: &[On] = &[On::Admin, On::Io];
 
 commands! {
     /// Admin commands.
@@ -216,15 +217,19 @@ pub enum On {
 commands! {
     /// Fabrics commands. Their opcode is [`FABRICS`], and the one in the table is their type, in
     /// byte 4.
-    Fabrics in FABRICS_TYPES, found by fabrics_command, checked by On;
+    Fabrics in FABRICS_TYPES, found by fabrics_command, checked by &'static [On];
     /// Set a property.
-    PropertySet: fabrics::PROPERTY_SET, "Property Set", Nothing, ANY, None, On::Admin;
+    PropertySet: fabrics::PROPERTY_SET, "Property Set", Nothing, ANY, None, &[On::Admin];
     /// Bind a connection to a queue of a controller.
-    Connect: fabrics::CONNECT, "Connect", Nothing, ANY, None, On::Unbound;
+    Connect: fabrics::CONNECT, "Connect", Nothing, ANY, None, &[On::Unbound];
     /// Read a property.
-    PropertyGet: fabrics::PROPERTY_GET, "Property Get", Nothing, ANY, None, On::Admin;
+    PropertyGet: fabrics::PROPERTY_GET, "Property Get", Nothing, ANY, None, &[On::Admin];
+    /// A message of the host's authentication.
+    AuthenticationSend: fabrics::AUTHENTICATION_SEND, "Authentication Send", Nothing, ANY, None, QUEUES;
+    /// A message of the controller's.
+    AuthenticationReceive: fabrics::AUTHENTICATION_RECEIVE, "Authentication Receive", Nothing, ANY, None, QUEUES;
     /// End an I/O queue.
-    Disconnect: fabrics::DISCONNECT, "Disconnect", Nothing, ANY, None, On::Io;
+    Disconnect: fabrics::DISCONNECT, "Disconnect", Nothing, ANY, None, &[On::Io];
 }
 
 /// The bits of ONCS that the table sets.

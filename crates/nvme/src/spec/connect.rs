@@ -37,6 +37,11 @@ pub struct Fields {
 /// Attribute: no submission queue flow control.
 pub const NO_FLOW_CONTROL: u8 = 1 << 2;
 
+/// Bit of the answer's result: the host must authenticate (ATR).
+pub const AUTHENTICATE: u64 = 1 << 17;
+/// Bit of the answer's result: the host must make a secure channel of its authentication (ASCR).
+pub const CONCATENATE: u64 = 1 << 18;
+
 impl Fields {
     /// Reads a command.
     #[must_use]

@@ -12,6 +12,10 @@ pub mod fabrics {
     pub const CONNECT: u8 = 0x01;
     /// Read a property.
     pub const PROPERTY_GET: u8 = 0x04;
+    /// A message of the host's authentication.
+    pub const AUTHENTICATION_SEND: u8 = 0x05;
+    /// A message of the controller's.
+    pub const AUTHENTICATION_RECEIVE: u8 = 0x06;
     /// End an I/O queue.
     pub const DISCONNECT: u8 = 0x08;
 }

@@ -80,6 +80,8 @@ statuses! {
     CONNECT_HOST = 0x184, "connect invalid host";
     /// Disconnect on the admin queue.
     INVALID_QUEUE_TYPE = 0x185, "invalid queue type";
+    /// The queue takes nothing but authentication.
+    AUTHENTICATION_REQUIRED = 0x191, "authentication required";
     /// The medium did not take the data.
     WRITE_FAULT = 0x280, "write fault";
     /// The medium does not give the data back.

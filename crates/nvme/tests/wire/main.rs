@@ -13,6 +13,7 @@ mod identity;
 mod pages;
 mod pair;
 mod ports;
+mod proving;
 mod refused;
 mod replay;
 mod silence;

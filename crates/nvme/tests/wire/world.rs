@@ -1,9 +1,12 @@
 //! A subsystem with drives in memory, and the way to it byte by byte.
 
+use pumice_auth::secret::Seed;
+use pumice_auth::{Computed, Job};
 use pumice_nvme::controller::{
-    Access, Connection, Identity, Limits, Media, Op, Request, Submitted, Subsystem,
+    Access, Connection, HostKeys, Identity, Limits, Media, Op, Request, Submitted, Subsystem,
 };
 use pumice_nvme::pdu::{Digests, Kind, push, push_with_data};
+use pumice_nvme::spec::connect::Data;
 use pumice_nvme::spec::identify::Namespace;
 use pumice_nvme::spec::{Sgl, Sqe, Status, opcode};
 use pumice_protect::block_format::BlockFormat;
@@ -73,6 +76,14 @@ pub(crate) struct Drives {
     pub(crate) bad_block: Option<(u32, Status, u64)>,
     /// There is no room for more commands.
     pub(crate) full: bool,
+    /// The keys of every host, if it has to prove itself.
+    pub(crate) keys: Option<HostKeys>,
+    /// Hosts are not let in.
+    pub(crate) closed: bool,
+    /// Results of computations; `None` for no place.
+    pub(crate) computed: Option<Vec<Computed>>,
+    /// Number of seeds that were given.
+    seeds: u8,
     /// Blocks that were made unreadable, by drive.
     pub(crate) unreadable: [BTreeSet<u64>; 2],
 }
@@ -124,6 +135,26 @@ impl Media for Drives {
         }
         into.copy_from_slice(&self.content[nsid as usize - 1][offset as usize..][..into.len()]);
         Status::SUCCESS
+    }
+
+    fn admit(&self, _host: &Data) -> Result<(), Status> {
+        if self.closed { Err(Status::CONNECT_HOST.dnr()) } else { Ok(()) }
+    }
+
+    fn keys(&self, _host: &str, _subsystem: &str) -> Option<HostKeys> {
+        self.keys.clone()
+    }
+
+    fn seed(&mut self) -> Option<Seed> {
+        self.seeds += 1;
+        Some(Seed::new(&[self.seeds; Seed::BYTES]))
+    }
+
+    fn compute(&mut self, _host: &str, job: Job) -> bool {
+        self.computed.as_mut().is_some_and(|computed| {
+            computed.push(job.run());
+            true
+        })
     }
 
     fn is_immediate(&self, nsid: u32) -> bool {
@@ -204,6 +235,10 @@ impl World {
                 requests: Vec::new(),
                 bad_block: None,
                 full: false,
+                keys: None,
+                closed: false,
+                computed: Some(Vec::new()),
+                seeds: 0,
                 unreadable: Default::default(),
             },
             limits,
@@ -235,6 +270,9 @@ impl World {
 
     /// The second drive answers everything, the newest first.
     pub(crate) fn answer(&mut self, socket: &mut Socket) {
+        for computed in self.drives.computed.iter_mut().flat_map(std::mem::take) {
+            socket.connection.computed(computed, 0, &self.shared, &mut socket.out);
+        }
         while let Some((slot, status, lba)) = self.drives.failed.pop() {
             socket.connection.complete_failed(slot, status, lba, &self.shared, &mut socket.out);
         }

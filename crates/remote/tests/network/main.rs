@@ -57,7 +57,16 @@ fn dial(address: SocketAddr, digests: DigestPolicy) -> Dial {
     static HOST: AtomicU32 = AtomicU32::new(1);
     let mut hostid = [9; 16];
     hostid[..4].copy_from_slice(&HOST.fetch_add(1, Ordering::Relaxed).to_le_bytes());
-    Dial { address, nqn: None, host, hostid, digests, deadline: Duration::from_secs(20), silent: log_silence }
+    Dial {
+        keys: None,
+        address,
+        nqn: None,
+        host,
+        hostid,
+        digests,
+        deadline: Duration::from_secs(20),
+        silent: log_silence,
+    }
 }
 
 fn connect(address: SocketAddr, digests: DigestPolicy) -> RemoteNode {

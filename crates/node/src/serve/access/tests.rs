@@ -35,7 +35,7 @@ fn row_of(set: &str, code: u8) -> Row {
 /// Every command that a node knows.
 fn every_command() -> Vec<Listed> {
     let listed = |set, on, opcode, name| Listed { set, on, opcode, name };
-    let fabrics = FABRICS_TYPES.iter().map(|row| listed("Fabrics", row.check, row.opcode, row.name));
+    let fabrics = FABRICS_TYPES.iter().map(|row| listed("Fabrics", row.check[0], row.opcode, row.name));
     let admin = ADMIN.iter().map(|row| listed("Admin", On::Admin, row.opcode, row.name));
     let nvm = IO.iter().map(|row| listed("NVM", On::Io, row.opcode, row.name));
     let parity = opcode::COMMANDS.iter().map(|row| listed("Parity", On::Io, row.opcode, row.name));

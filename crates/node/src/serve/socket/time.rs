@@ -2,6 +2,7 @@
 
 use super::{FIRST_BUFFER, Look, Socket, Turn};
 use crate::serve::shared::Shared;
+use pumice_auth::Computed;
 use pumice_blockdev::BlockDevice;
 use pumice_nvme::controller::EndReason;
 use pumice_transport::ByteStream;
@@ -17,12 +18,19 @@ impl Socket {
         !self.readable && !self.left && self.waits().is_none() && self.has_room(self.in_flight)
     }
 
+    /// A computation of its authentication is done.
+    pub(in crate::serve) fn computed(&mut self, shared: &Shared, computed: Computed) {
+        self.connection.computed(computed, shared.now(), shared.subsystem(), self.out.bytes());
+        self.tell(shared);
+    }
+
     /// Lets time pass.
     pub(in crate::serve) fn tick(&mut self, shared: &Shared, now: u64) -> Turn {
         if !self.is_heard() {
             self.connection.put_off(now);
         }
         self.connection.tick(now, shared.subsystem(), self.out.bytes());
+        self.tell(shared);
         if let Look::Waits { round, until } = self.look
             && now >= until
             && !shared.rounds().is_made(round)

@@ -29,8 +29,11 @@ pub(in crate::serve) fn shared_with(size: u64) -> Arc<Shared> {
     let identity = Identity { nqn: name.parse().unwrap(), serial, model, firmware };
     let subsystem = Subsystem::new(identity, Limits::default(), Vec::new());
     let subsystem = SharedSubsystem(Arc::new(Mutex::new(subsystem)));
-    let gate =
-        Gate { access: Arc::new(HostTable::of_faces(HostFaces::default())), transport: Arc::new(Plain) };
+    let gate = Gate {
+        access: Arc::new(HostTable::of_faces(HostFaces::default())),
+        transport: Arc::new(Plain),
+        keys: Arc::new(crate::serve::NoKeys),
+    };
     Arc::new(Shared::new(1, subsystem, Limits::default(), Vec::new(), gate, offload, watch))
 }
 

@@ -23,6 +23,7 @@ impl Connection {
         if self.deadline.is_some_and(|deadline| now >= deadline) {
             self.end(EndReason::Deadline);
         }
+        self.await_step(access);
         if self.state != State::Live {
             return;
         }

@@ -90,6 +90,7 @@ fn the_end_of_a_connection_that_is_no_association_sweeps_nothing() -> io::Result
         let running = scope.spawn(move || core.run());
         let stop = Stop(&shared);
         let options = ConnectOptions {
+            keys: None,
             subsystem: "nqn.2026-11.example:node".parse().expect("a name"),
             host: "nqn.2026-11.example:host".parse().expect("a name"),
             hostid: [1; 16],
