@@ -58,10 +58,10 @@ pub fn read_key(path: &Path, credentials: Option<&Path>) -> Result<Zeroizing<Str
         None => (path, false),
     };
     let failed = |source| KeyFileError::Read { path: path.to_owned(), source };
-    let is_unsafe =
+    let refused =
         |path: &Path, why: &str| KeyFileError::Unsafe { path: path.to_owned(), why: why.to_owned() };
     if path.is_relative() {
-        return Err(is_unsafe(path, "the path must be absolute, or in $CREDENTIALS_DIRECTORY"));
+        return Err(refused(path, "the path must be absolute, or in $CREDENTIALS_DIRECTORY"));
     }
     // A link could be exchanged after the look at its target; a pipe would be waited for.
     let follow = if is_given { OFlag::empty() } else { OFlag::O_NOFOLLOW };
@@ -69,14 +69,14 @@ pub fn read_key(path: &Path, credentials: Option<&Path>) -> Result<Zeroizing<Str
     let mut file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path).map_err(failed)?;
     let seen = file.metadata().map_err(failed)?;
     if !seen.is_file() {
-        return Err(is_unsafe(path, "it is no regular file"));
+        return Err(refused(path, "it is no regular file"));
     }
     if !is_given {
-        check(&seen).map_err(|why| is_unsafe(path, &why))?;
+        check(&seen).map_err(|why| refused(path, &why))?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("/"));
         let seen = std::fs::metadata(folder)
             .map_err(|source| KeyFileError::Read { path: folder.to_owned(), source })?;
-        check(&seen).map_err(|why| is_unsafe(folder, &why))?;
+        check(&seen).map_err(|why| refused(folder, &why))?;
     }
     text(path, &mut file)
 }

@@ -227,24 +227,13 @@ impl Offload {
             opcode::PATH => plain(self.paths.set(cntlid, tag, data, &self.peers)),
             opcode::RESULT_READ => self.take(queue, tag, len),
             opcode::PACE => plain(self.pace(cntlid, data, stands)),
-            opcode::PACE_READ => {
-                let own = self.own(subsystem, cntlid);
-                let mut figures = self.node.pacing().figures(cntlid);
-                figures.retain(|of| own.has(of.drive));
-                Answered::data(wire::encode_figures(&figures, tag), len)
-            }
+            opcode::PACE_READ => self.shown_pace(subsystem, cntlid, tag, len),
             opcode::HOLD => hold(subsystem, cntlid, sqe.dword(10)),
             opcode::HOSTS_READ => {
                 let hosts = self.hosts(subsystem, cntlid, &nonce_of(sqe), now);
                 Answered::data(wire::encode_hosts(&hosts), len)
             }
-            opcode::SUPERBLOCKS_READ => {
-                let own = self.own(subsystem, cntlid);
-                let mut seen = self.superblocks(subsystem, tag);
-                seen.retain(|of| own.has(of.drive));
-                let drives = own.largest();
-                Answered::data(wire::encode_superblocks(&seen, drives), len)
-            }
+            opcode::SUPERBLOCKS_READ => self.shown_superblocks(subsystem, cntlid, tag, len),
             opcode::TAGGED_READ => match self.tagged(sqe, address) {
                 Ok(bytes) if bytes.len() as u64 == len => Answered::data(bytes, len),
                 Ok(_) => Answered::refused(Status::INVALID_FIELD.dnr()),
@@ -257,14 +246,7 @@ impl Offload {
             | opcode::MEMORY_WRITE
             | opcode::MEMORY_FILL
             | opcode::MEMORY_READ => of_memory(&active, (sqe, address, data), (subsystem, cntlid)),
-            opcode::DESCRIBE => match self.node.describe() {
-                Ok(mut description) => {
-                    let own = self.own(subsystem, cntlid);
-                    description.drives.retain(|drive| own.has(drive.id));
-                    Answered::data(wire::encode_drives(&description.drives, tag, self.traffic.sum()), len)
-                }
-                Err(error) => plain(Err(error)),
-            },
+            opcode::DESCRIBE => self.shown_drives(subsystem, cntlid, tag, len),
             _ => Answered::refused(Status::INVALID_OPCODE.dnr()),
         }
     }

@@ -1,6 +1,7 @@
 //! The table, the rights of every command, and a server that asks.
 
 mod denied;
+mod foreign;
 
 use super::rows::{Names, Row, of_admin, of_fabrics, of_nvm, of_vendor};
 use super::*;
@@ -89,7 +90,7 @@ fn every_command_has_a_row_and_the_page_says_it() {
     assert_eq!(rows.count(), every_command().len(), "the page has no others");
 }
 
-/// What changes data for an observer changes what is kept: the columns do not drift apart.
+/// The commands that an observer may not send, and those that keep something, are the same.
 #[test]
 fn what_an_observer_may_not_send_keeps_something() {
     let keeps = |set, opcode| row_of(set, opcode).keeps;

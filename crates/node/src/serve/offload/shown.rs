@@ -1,10 +1,11 @@
 //! The drives that answers show to a host: its own.
 
-use super::Offload;
+use super::{Answered, Offload, plain};
 use crate::serve::SharedSubsystem;
 use crate::serve::faces::own_drives;
 use pumice_nvme::controller::Access;
-use pumice_offload::DriveId;
+use pumice_offload::wire;
+use pumice_offload::{DataNode, DriveId};
 
 /// The drives of which a controller's host has a namespace.
 pub(super) struct Own(Vec<bool>);
@@ -31,5 +32,51 @@ impl Offload {
         let drives = self.watch.superblocks().len();
         let attached = subsystem.with(|s| s.attached(cntlid));
         Own(attached.map_or_else(Vec::new, |attached| own_drives(&attached, drives)))
+    }
+
+    /// The answer to a Describe.
+    pub(super) fn shown_drives(
+        &self,
+        subsystem: &SharedSubsystem,
+        cntlid: u16,
+        page: u32,
+        len: u64,
+    ) -> Answered {
+        let own = self.own(subsystem, cntlid);
+        match self.node.describe() {
+            Ok(mut description) => {
+                description.drives.retain(|drive| own.has(drive.id));
+                Answered::data(wire::encode_drives(&description.drives, page, self.traffic.sum()), len)
+            }
+            Err(error) => plain(Err(error)),
+        }
+    }
+
+    /// The answer to a Superblocks Read.
+    pub(super) fn shown_superblocks(
+        &self,
+        subsystem: &SharedSubsystem,
+        cntlid: u16,
+        page: u32,
+        len: u64,
+    ) -> Answered {
+        let own = self.own(subsystem, cntlid);
+        let mut seen = self.superblocks(subsystem, page);
+        seen.retain(|of| own.has(of.drive));
+        Answered::data(wire::encode_superblocks(&seen, own.largest()), len)
+    }
+
+    /// The answer to a Pace Read.
+    pub(super) fn shown_pace(
+        &self,
+        subsystem: &SharedSubsystem,
+        cntlid: u16,
+        page: u32,
+        len: u64,
+    ) -> Answered {
+        let own = self.own(subsystem, cntlid);
+        let mut figures = self.node.pacing().figures(cntlid);
+        figures.retain(|of| own.has(of.drive));
+        Answered::data(wire::encode_figures(&figures, page), len)
     }
 }

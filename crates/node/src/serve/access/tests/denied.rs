@@ -29,12 +29,22 @@ fn serve(granted: Granted) -> (Server, Arc<MemoryDevice>) {
     let device = Arc::new(MemoryDevice::with_content("m", content));
     let mut access = HostTable::of_faces(HostFaces::default());
     access.grant(HOST, granted);
+    (start(access, std::slice::from_ref(&device)), device)
+}
+
+/// A server of drives in memory for the hosts of a configuration.
+pub(super) fn serve_config(access: &AccessConfig, drives: usize) -> Server {
+    let drives: Vec<_> = (0..drives).map(|_| Arc::new(MemoryDevice::new("m", BYTES as u64))).collect();
+    start(HostTable::from_config(access), &drives)
+}
+
+fn start(access: HostTable, drives: &[Arc<MemoryDevice>]) -> Server {
     let gate = Gate { access: Arc::new(access), transport: Arc::new(Plain), keys: Arc::new(NoKeys) };
     let service = Service {
         listen: vec!["127.0.0.1:0".parse().unwrap()],
         nqn: NODE.parse().unwrap(),
         instance: None,
-        drives: vec![Drive::with_device(device.clone(), 512, "m").unwrap()],
+        drives: drives.iter().map(|drive| Drive::with_device(drive.clone(), 512, "m").unwrap()).collect(),
         faces: HostFaces::default(),
         limits: Limits::default(),
         cores: 1,
@@ -44,11 +54,16 @@ fn serve(granted: Granted) -> (Server, Arc<MemoryDevice>) {
         pacing: PaceRequest::default(),
         metrics: None,
     };
-    (Server::start_with(gate, service).unwrap(), device)
+    Server::start_with(gate, service).unwrap()
 }
 
 /// A queue of a host.
-fn queue(server: &Server, nqn: &str, qid: u16, cntlid: u16) -> Result<(Queue, u16), InitiatorError> {
+pub(super) fn queue(
+    server: &Server,
+    nqn: &str,
+    qid: u16,
+    cntlid: u16,
+) -> Result<(Queue, u16), InitiatorError> {
     let data =
         Data { hostid: [nqn.len() as u8; 16], cntlid, subnqn: NODE.to_owned(), hostnqn: nqn.to_owned() };
     let digests = Digests::default();
@@ -66,7 +81,7 @@ fn property(kind: u8, offset: u32, value: u32) -> Sqe {
 }
 
 /// An enabled controller: its admin queue, and an I/O queue.
-fn enabled(server: &Server, nqn: &str) -> Result<(Queue, Queue), InitiatorError> {
+pub(super) fn enabled(server: &Server, nqn: &str) -> Result<(Queue, Queue), InitiatorError> {
     let (mut admin, cntlid) = queue(server, nqn, 0, DYNAMIC)?;
     let value = cc::ENABLE | cc::ENTRY_SIZES_64_16;
     assert!(
