@@ -18,7 +18,8 @@ use crate::text::json_text;
 use pumice_host::finding::Finding;
 use pumice_host::pass::{Observer, Progress, Retry, StopReason};
 use pumice_host::report::Report;
-use pumice_host::scrub::{Options, run as run_pass};
+use pumice_host::scrub::{Options, Outcome, run as run_pass};
+use pumice_host::target::Target;
 use pumice_node::NodeOptions;
 use pumice_offload::PaceRequest;
 use pumice_parity::kernels::Kernels;
@@ -282,25 +283,33 @@ fn attempt(args: &ScrubArgs, command: &mut Command, again: bool) -> Result<Scrub
         // Findings were reported without a second look, because nobody else was using the devices.
         outcome.stopped = taken_into_use(&probed, Path::new("/sys"))?.map(StopReason::TakenIntoUse);
     }
-    let is_interrupted = matches!(outcome.stopped, Some(StopReason::Interrupted));
+    let repairing = options.repair.is_some() || args.heal;
+    Ok(scrubbed((args, repairing), command.file.is_some(), &target, &outcome))
+}
+
+/// The words and the documents of an outcome.
+fn scrubbed(
+    (args, repairing): (&ScrubArgs, bool),
+    leaves_file: bool,
+    target: &Target,
+    outcome: &Outcome,
+) -> Scrubbed {
     let is_failed = matches!(outcome.stopped, Some(StopReason::Failed(_)));
-    let stopped = outcome.stopped.as_ref().and_then(stopped_words);
-    let (output, exit) = FORMS.report(&target, &outcome, args.json, options.repair.is_some() || args.heal);
+    let (output, exit) = FORMS.report(target, outcome, args.json, repairing);
     let repaired = outcome.findings.iter().filter(|finding| finding.repaired).count();
     // A node that is held and lost says so without being asked over the network.
-    let is_lost = access.write
+    let is_lost = args.repairs()
         && is_failed
         && target.nodes().any(|node| node.link().is_some_and(|link| link.reconnect().is_err()));
-    let document = command.file.as_ref().map(|_| json_text(&Report::new(&target, &outcome)));
-    Ok(Scrubbed {
+    Scrubbed {
         output,
         exit,
-        stopped,
+        stopped: outcome.stopped.as_ref().and_then(stopped_words),
         is_lost,
-        is_interrupted,
-        document,
+        is_interrupted: matches!(outcome.stopped, Some(StopReason::Interrupted)),
+        document: leaves_file.then(|| json_text(&Report::new(target, outcome))),
         done: (outcome.batches, repaired),
-    })
+    }
 }
 
 /// Makes the array one whose parity can be judged, by the rules of its format.

@@ -1,4 +1,4 @@
-//! The server's end of the sockets of passes and of the monitor: one line each way, a status for
+//! The server's end of the sockets of passes: one line each way, a status for
 //! everybody who can connect, orders for few. `docs/reference/control.md` has the bounds.
 
 use crate::api::{Code, Fault, REQUEST_BYTES, encode_line};

@@ -1,4 +1,4 @@
-//! Lines of the sockets of passes and of the monitor: one request, one answer, in the form of
+//! Lines of the sockets of passes: one request, one answer, in the form of
 //! version 2.
 
 use super::fault::{Code, Fault};
