@@ -19,8 +19,6 @@ use pumice_service::remote::hosts_of;
 use pumice_service::say::say;
 use pumice_units::{format_binary, format_decimal};
 use serde::Serialize;
-use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

@@ -126,6 +126,7 @@ fn report(uuid: Uuid) -> InspectReport {
         chunk_bytes: 0,
         raid_disks: 2,
         size_bytes: 2 * HALF,
+        stripes: 0,
         events: 1,
         state: State::Clean,
         members: Vec::new(),

@@ -48,6 +48,7 @@ fn read(of: &Of<'_>, volume: &RaidVolume, devices: &[Seen<'_>]) -> InspectReport
         InspectMember {
             role: Some(image.role),
             device: found.as_ref().map(|member| member.device.clone()),
+            device_uuid: None,
             events: found.as_ref().map(|member| member.facts.events),
             state: match (&found, good(image)) {
                 (None, _) => MemberState::Missing,
@@ -69,6 +70,7 @@ fn read(of: &Of<'_>, volume: &RaidVolume, devices: &[Seen<'_>]) -> InspectReport
         },
         raid_disks: volume.arrangement.raid_disks(),
         size_bytes: volume.arrangement.array_bytes(),
+        stripes: volume.arrangement.stripes(),
         events: volume.events,
         state: state(volume),
         members: members.collect(),
@@ -81,6 +83,7 @@ fn refused(of: &Of<'_>, raid: &Raid, size_bytes: u64, refusal: &Refusal) -> Insp
     let members = (0..raid.images.len() as u16).map(|role| InspectMember {
         role: Some(Role(role)),
         device: None,
+        device_uuid: None,
         events: None,
         state: MemberState::Unknown,
         data_offset_bytes: None,
@@ -94,6 +97,7 @@ fn refused(of: &Of<'_>, raid: &Raid, size_bytes: u64, refusal: &Refusal) -> Insp
         chunk_bytes: raid.chunk_sectors * SECTOR,
         raid_disks: raid.images.len() as u16,
         size_bytes,
+        stripes: 0,
         events: 0,
         state: match refusal {
             Refusal::Reshape { .. } => State::Reshaping,

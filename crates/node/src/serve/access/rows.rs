@@ -46,7 +46,7 @@ const fn row(right: Right, names: Names, keeps: bool) -> Row {
 
 pub(super) const fn of_fabrics(command: Fabrics) -> Row {
     let asks = match command {
-        Fabrics::Connect => Asks::Listed,
+        Fabrics::Connect | Fabrics::AuthenticationSend | Fabrics::AuthenticationReceive => Asks::Listed,
         Fabrics::PropertySet | Fabrics::PropertyGet | Fabrics::Disconnect => Asks::Nothing,
     };
     Row { asks, names: Names::None, keeps: false }

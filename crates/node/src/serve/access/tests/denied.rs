@@ -3,7 +3,7 @@
 use super::*;
 use crate::NodeOptions;
 use crate::serve::shared::Gate;
-use crate::serve::{Drive, Server, Service};
+use crate::serve::{Drive, NoKeys, Server, Service};
 use pumice_blockdev::{BlockDevice, MemoryDevice};
 use pumice_initiator::{InitiatorError, Queue};
 use pumice_nvme::controller::Limits;
