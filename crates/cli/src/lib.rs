@@ -57,7 +57,7 @@ struct Pumice {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Check an array, locate damage, name the damaged member, and optionally repair it
-    Scrub(scrub::ScrubArgs),
+    Scrub(Box<scrub::ScrubArgs>),
     /// Show what runs on this machine, and what needs you
     Status(status::StatusArgs),
     /// List passes over arrays, the last one first

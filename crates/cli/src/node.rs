@@ -12,8 +12,8 @@ use pumice_host::instance::lock_name;
 use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
 use pumice_node::serve::{
-    AccessConfig, AccessMode, BackendError, Drive, DriveConfig, DriveSource, HostFaces, NodeConfig, Peer,
-    Secrets, Server, Service, TlsUse, busy_poll, listen_address, metrics_address,
+    AccessConfig, AccessMode, BackendError, Drive, DriveConfig, DriveSource, HostFaces, KeyTable, NodeConfig,
+    Peer, Secrets, Server, Service, TlsUse, busy_poll, listen_address, metrics_address,
 };
 use pumice_nvme::controller::Limits;
 use pumice_nvme::spec::Nqn;
@@ -183,7 +183,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::new(format!("{file}: state_dir: {folder}: {NO_FOLDER}")));
     }
     let log = log::begin(args.log_level.unwrap_or(LogLevel::Info), args.log_format)?;
-    check_access(args, &config, &log)?;
+    let secrets = check_access(args, &config, &log)?;
     let (stop, stopped) = mpsc::channel();
     let signal = stop.clone();
     let ready = Arc::new(AtomicBool::new(false));
@@ -209,14 +209,8 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     let drives = open_all(args, &config, &place, state.as_deref())?;
     let made: Vec<_> = drives.iter().map(|drive| drive.made().clone()).collect();
     ready.store(true, Ordering::SeqCst);
-    // One of each connection, and some of the node's own.
-    let descriptors = raise_descriptor_limit().unwrap_or(0);
-    if descriptors < config.connections as u64 + 256 {
-        log.say(&format!(
-            "{} connections are allowed, but only {descriptors} file descriptors can be open: see `ulimit -Hn`",
-            config.connections
-        ));
-    }
+    check_descriptors(config.connections, &log);
+    let keys = keys_of_hosts(&config.access, &secrets, &nqn)?;
     let service = Service {
         listen: config.listen,
         metrics: config.metrics,
@@ -231,7 +225,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         peers: config.peers,
         pacing: PaceRequest { windows: to_utc(&config.pacing.windows), ..config.pacing },
     };
-    let server = match Server::start_guarded(&config.access, service) {
+    let server = match Server::start_guarded(&config.access, Arc::new(keys), service) {
         Ok(server) => server,
         Err(error) => {
             made.iter().for_each(|files| files.remove().unwrap_or_else(still_there));
@@ -256,17 +250,42 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     end(server, &ended, &log)
 }
 
-/// Reads the keys of hosts, and says which addresses are open to everyone. Keys are refused: a node
-/// that does not ask for them must not look as if it did.
-fn check_access(args: &NodeArgs, config: &NodeConfig, log: &Lines) -> Result<(), Failure> {
+/// Says that fewer connections are possible than are allowed.
+fn check_descriptors(connections: usize, log: &Lines) {
+    // One of each connection, and some of the node's own.
+    let descriptors = raise_descriptor_limit().unwrap_or(0);
+    if descriptors < connections as u64 + 256 {
+        log.say(&format!(
+            "{connections} connections are allowed, but only {descriptors} file descriptors can be open: see `ulimit -Hn`",
+        ));
+    }
+}
+
+/// The keys by which hosts prove their names to the node of this name.
+fn keys_of_hosts(access: &AccessConfig, secrets: &Secrets, node: &Nqn) -> Result<KeyTable, Failure> {
+    let hosts = access.hosts().iter().enumerate().filter_map(|(at, host)| {
+        let keys = secrets.host(at).filter(|keys| !keys.host.is_empty())?;
+        Some((host.nqn.clone(), keys.host.clone(), keys.controller.clone(), keys.policy.clone()))
+    });
+    KeyTable::new(node, hosts).map_err(|(host, error)| Failure::new(format!("host {host}: key: {error}")))
+}
+
+/// Reads the keys of hosts, and says which addresses are open to everyone. Keys of TLS and of peers
+/// are refused: a node that does not ask for them must not look as if it did.
+fn check_access(args: &NodeArgs, config: &NodeConfig, log: &Lines) -> Result<Secrets, Failure> {
     let named = |why: String| match &args.config {
         Some(file) => Failure::new(format!("{}: {why}", file.display())),
         None => Failure::new(why),
     };
     let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
-    Secrets::load(&config.access, credentials.as_deref()).map_err(|error| named(error.to_string()))?;
-    if config.access.has_keys() || config.tls.contains(&TlsUse::Required) {
-        return Err(named("key, psk, tls: this build does not ask hosts for proof yet".to_owned()));
+    let secrets =
+        Secrets::load(&config.access, credentials.as_deref()).map_err(|error| named(error.to_string()))?;
+    let access = &config.access;
+    if config.tls.contains(&TlsUse::Required) || access.hosts().iter().any(|host| !host.keys.psk.is_empty()) {
+        return Err(named("psk, tls: this version does not speak TLS".to_owned()));
+    }
+    if access.peers().iter().any(|peer| peer.keys.asks_for_proof()) {
+        return Err(named("peer: key: this version does not ask peers for a proof".to_owned()));
     }
     let open = config.access.mode() == AccessMode::Open;
     for address in config.listen.iter().filter(|address| open && !address.ip().to_canonical().is_loopback()) {
@@ -274,7 +293,7 @@ fn check_access(args: &NodeArgs, config: &NodeConfig, log: &Lines) -> Result<(),
             "{address} is open to every host: say access = \"listed\" or \"anyone\" in --config; a later version will not start without"
         ));
     }
-    Ok(())
+    Ok(secrets)
 }
 
 /// Ends the node, and says what did not end well.

@@ -272,7 +272,8 @@ fn attempt(args: &ScrubArgs, command: &mut Command, again: bool) -> Result<Scrub
     command.control.knows(&uuid, target.array().name(), is_saved, sees_others);
     command.listen(&uuid)?;
     let stop = command.control.begin();
-    let mut shown = Shown { display: Display::new(args.quiet, options.pace.windows.clone()), control: &command.control };
+    let mut shown =
+        Shown { display: Display::new(args.quiet, options.pace.windows.clone()), control: &command.control };
     let outcome = run_pass(&target, state.as_ref(), &options, &mut shown, &stop);
     shown.display.finish();
     let mut outcome = outcome?;
@@ -327,8 +328,8 @@ fn judge(
     Ok(())
 }
 
-/// Makes an array of md's one whose parity can be judged, if its state allows that. `here` is the array as
-/// this machine runs it. Returns whether another machine probably runs it.
+/// Makes an array of md's one whose parity can be judged, if its state allows that. `here` is the
+/// array as this machine runs it. Returns whether another machine probably runs it.
 fn is_judged(
     array: &mut Array,
     here: Option<&Running>,

@@ -244,13 +244,18 @@ impl Server {
         Self::start_with(Gate { access, transport, keys }, service)
     }
 
-    /// Starts serving the hosts of `access`, whatever the service says of faces.
+    /// Starts serving the hosts of `access`, whatever the service says of faces. Hosts that have
+    /// `keys` prove their names.
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub fn start_guarded(access: &AccessConfig, service: Service) -> Result<Self, ServeError> {
+    pub fn start_guarded(
+        access: &AccessConfig,
+        keys: Arc<dyn KeyLookup>,
+        service: Service,
+    ) -> Result<Self, ServeError> {
         let access = Arc::new(HostTable::from_config(access));
-        Self::start_with(Gate { access, transport: Arc::new(Plain), keys: Arc::new(NoKeys) }, service)
+        Self::start_with(Gate { access, transport: Arc::new(Plain), keys }, service)
     }
 
     fn start_with(gate: Gate, service: Service) -> Result<Self, ServeError> {

@@ -1,4 +1,4 @@
-//! What keeps Pumice from working as its operator expects: read from configuration files, changed
+//! Obstacles on a machine that keep Pumice from working as its operator expects: read from configuration files, changed
 //! by nobody. `docs/reference/doctor.md` has the checks.
 
 mod mdadm;

@@ -20,6 +20,7 @@ fn order() -> ScrubOrder {
         batch: None,
         seed: Some("ab".repeat(32)),
         range: Some(3..9),
+        parts: vec![3..5, 7..9],
         order: Some("staggered".to_owned()),
         repair: Some("strong".to_owned()),
         dry_run: true,
@@ -97,6 +98,7 @@ fn all_answers() -> Vec<Answer> {
             output: "all\nclean\n".to_owned(),
             exit: 3,
             stopped: Some("why".to_owned()),
+            document: Some("{}".to_owned()),
         }),
         Answer::Error(Fault::new(Code::Held, "the volume is held")),
     ]

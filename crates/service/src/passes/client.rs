@@ -9,12 +9,15 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Instant;
 
+/// Passes that run, each with its socket, and the sockets whose processes do not answer.
+pub type Running = (Vec<(PathBuf, PassState)>, Vec<Failure>);
+
 /// The passes that run, each with its socket, and the sockets whose processes do not answer.
 /// Sockets of dead processes are left out.
 ///
 /// # Errors
 /// If the folder cannot be read.
-pub fn all(folder: &Path) -> Result<(Vec<(PathBuf, PassState)>, Vec<Failure>), Failure> {
+pub fn all(folder: &Path) -> Result<Running, Failure> {
     let (tell, told) = mpsc::channel();
     let sockets = sockets(folder)?;
     for (number, socket) in sockets.iter().cloned().enumerate() {

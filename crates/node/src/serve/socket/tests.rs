@@ -172,6 +172,7 @@ fn turn(socket: &mut Socket, shared: &Arc<Shared>) -> io::Result<Turn> {
         engine: &pool,
         control: &pool,
         host: socket.host(),
+        peer: socket.connection.peer(),
         granted: Arc::clone(&socket.granted),
         account: account.as_ref(),
         flying: &mut flying,
