@@ -4,6 +4,7 @@
 //! A library, so that the commands of `pumice-lab` open, place and print as these do.
 
 mod access;
+mod amount;
 pub mod bench;
 mod codes;
 mod daytime;

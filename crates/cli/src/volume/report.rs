@@ -1,8 +1,8 @@
 //! The state of a volume, as text and as JSON.
 
 use crate::text::{count, print, print_json, table};
-use pumice_service::api::{Member, Survives, Volume, Work};
-use pumice_units::{format_binary, format_decimal};
+use pumice_service::api::{Condition, Events, Member, Severity, Survives, Volume, Work};
+use pumice_units::{format_binary, format_date, format_decimal};
 
 /// The row of a class of work.
 fn row(work: &Work) -> Vec<String> {
@@ -26,8 +26,9 @@ pub(super) fn show(shown: &Volume, json: bool) {
     let layout = shown.layout.as_ref().map_or(String::new(), |layout| format!(" {layout}"));
     let name = if shown.name.is_empty() { String::new() } else { format!(" ({})", shown.name) };
     let mut text = format!(
-        "{}{name}: RAID-{}{layout}, {}, chunks of {}, {}, consistency by {}\n",
+        "{}{name}: {}RAID-{}{layout}, {}, chunks of {}, {}, consistency by {}\n",
         shown.uuid,
+        word(shown).map_or(String::new(), |word| format!("{word}, ")),
         shown.level,
         format_decimal(shown.bytes),
         format_binary(shown.chunk_bytes),
@@ -54,6 +55,7 @@ pub(super) fn show(shown: &Volume, json: bool) {
         ]
     });
     text.push_str(&table(&rows.collect::<Vec<_>>()));
+    shown.members.iter().for_each(|member| text.push_str(&absent(shown, member)));
     match (&shown.parity.why, &shown.parity.ways) {
         (None, Some(ways)) => {
             text.push_str("parity and lost blocks are computed where it is faster:\n");
@@ -68,11 +70,55 @@ pub(super) fn show(shown: &Volume, json: bool) {
     for event in shown.recovered.events() {
         text.push_str(&format!("when it was opened: {event}\n"));
     }
-    for error in shown.errors.iter().rev().take(3) {
+    for error in shown.member_errors.iter().rev().take(3) {
+        text.push_str(&format!("error at {}: {}\n", format_date(error.at), error.text));
+    }
+    // An older server tells no times.
+    let plain = if shown.member_errors.is_empty() { &shown.errors[..] } else { &[] };
+    for error in plain.iter().rev().take(3) {
         text.push_str(&format!("error: {error}\n"));
     }
     if let Some(served) = &shown.served {
         text.push_str(&format!("served at {} nqn {}\n", served.addresses.join(", "), served.nqn));
+    }
+    print(&text);
+}
+
+/// The word for the redundancy, if the server says it.
+fn word(shown: &Volume) -> Option<&'static str> {
+    Some(shown.condition).filter(|condition| *condition != Condition::Unknown).map(Condition::word)
+}
+
+/// The words on the loss of a member; empty if it is not known to be lost.
+fn absent(shown: &Volume, member: &Member) -> String {
+    let Some(absent) = &member.absent else { return String::new() };
+    let volume = if shown.name.is_empty() { &shown.uuid } else { &shown.name };
+    let mut text = format!("role {}: lost at {}: {}\n", member.role, format_date(absent.since), absent.why);
+    if let (Some(why), "missing") = (&absent.kept_out, member.state.as_str()) {
+        text.push_str(&format!(
+            "  {} answers again, and has not its role back: {why}\n  to bring it back: pumice volume add {volume} {}\n",
+            absent.device, absent.device,
+        ));
+    }
+    text
+}
+
+/// Shows events.
+pub(super) fn events(all: &Events, json: bool) {
+    if json {
+        return print_json(all);
+    }
+    let mut text = String::new();
+    if all.dropped > 0 {
+        text.push_str(&format!("{} no longer kept\n", count(all.dropped, "earlier event")));
+    }
+    for told in &all.events {
+        let severity = match told.severity {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Critical => "critical",
+        };
+        text.push_str(&format!("{:>5}  {}  {severity:<8}  {}\n", told.id, format_date(told.at), told.text));
     }
     print(&text);
 }
@@ -96,6 +142,7 @@ pub(super) fn list(all: &[Volume], json: bool) {
             shown.name.clone(),
             format!("RAID-{}", shown.level),
             format_decimal(shown.bytes),
+            word(shown).unwrap_or("-").to_owned(),
             shown.state.clone(),
             format!("{here} of {} in sync{}", shown.members.len(), lost_words(shown)),
         ]

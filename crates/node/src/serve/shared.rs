@@ -17,8 +17,8 @@ use pumice_blockdev::BlockDevice;
 use pumice_nvme::controller::{Access, Limits};
 use pumice_protect::block_format::BlockFormat;
 use pumice_transport::Transport;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// Parity commands that work at a time, for each core.
@@ -47,6 +47,8 @@ pub(super) struct Shared {
     kinds: Vec<DriveKind>,
     newcomers: Newcomers,
     metrics: Metrics,
+    /// Figures of whoever runs the server.
+    more: OnceLock<More>,
     log: Log,
     stopping: AtomicBool,
     failure: Failure,
@@ -66,6 +68,9 @@ struct DriveKind {
     /// Its blocks, as those hosts see them that see no tuples.
     format: BlockFormat,
 }
+
+/// Makes OpenMetrics text without its end mark.
+pub(super) type More = Box<dyn Fn() -> String + Send + Sync>;
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -102,6 +107,7 @@ impl Shared {
             kinds,
             newcomers: Newcomers::new(limits.connections),
             metrics,
+            more: OnceLock::new(),
             log: Log::default(),
             stopping: AtomicBool::new(false),
             failure: Failure::default(),
@@ -126,6 +132,16 @@ impl Shared {
 
     pub(super) fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// Shows figures beside those of the node; the first call counts.
+    pub(super) fn show_more(&self, more: More) {
+        let _ = self.more.set(more);
+    }
+
+    /// They, as text without its end mark.
+    pub(super) fn more(&self) -> Option<String> {
+        self.more.get().map(|more| more())
     }
 
     pub(super) fn log(&self) -> &Log {
