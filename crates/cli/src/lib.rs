@@ -5,6 +5,7 @@
 
 mod access;
 mod alerts;
+mod amount;
 pub mod bench;
 mod codes;
 mod daytime;

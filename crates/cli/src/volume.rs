@@ -7,7 +7,7 @@ mod serve;
 
 use crate::access::RunDir;
 use clap::{Args, Subcommand};
-use pumice_service::api::Request;
+use pumice_service::api::{Condition, Request};
 use pumice_service::client;
 use pumice_service::failure::Failure;
 use pumice_service::members::{absolute, named};
@@ -31,7 +31,9 @@ pub(crate) enum VolumeCommand {
     /// List the volumes that this machine serves
     List(ListArgs),
     /// Show the state of a volume
-    Status(NamedArgs),
+    Status(StatusArgs),
+    /// Show what happened to a volume since it is served
+    Events(EventsArgs),
     /// Fail a member of a volume
     Fail(FailArgs),
     /// Add a device in place of a missing member, and rebuild it
@@ -70,6 +72,29 @@ pub(crate) struct NamedArgs {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+}
+
+/// Shows a volume.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 0 shown; with --test 0 if all members are in sync, 1 if the volume is degraded, rebuilding
+or held; 2 could not run.")]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    named: NamedArgs,
+    /// End with code 1 unless all members are in sync
+    #[arg(long)]
+    test: bool,
+}
+
+/// Shows events: members that were lost or are back, rebuilds, holds, scrubs.
+#[derive(Debug, Args)]
+pub(crate) struct EventsArgs {
+    #[command(flatten)]
+    named: NamedArgs,
+    /// The number of an event: those after it are shown
+    #[arg(long, value_name = "NUMBER", default_value = "0")]
+    after: u64,
 }
 
 /// Fails a member: it gets no more requests, and the superblocks of the others record the failure.
@@ -118,7 +143,8 @@ pub(crate) fn run(command: &VolumeCommand) -> Result<ExitCode, Failure> {
         VolumeCommand::Assemble(args) => serve::assemble(args),
         VolumeCommand::Serve(args) => serve::run(args),
         VolumeCommand::List(args) => list(args),
-        VolumeCommand::Status(args) => ask(args, &Request::Status),
+        VolumeCommand::Status(args) => status(args),
+        VolumeCommand::Events(args) => events(args),
         VolumeCommand::Fail(args) => ask(&args.named, &Request::Fail { member: named(&args.member) }),
         VolumeCommand::Add(args) => {
             let device = absolute(&args.device)?;
@@ -142,6 +168,40 @@ fn list(args: &ListArgs) -> Result<ExitCode, Failure> {
         say(&failure.to_string());
     }
     Ok(if silent.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(2) })
+}
+
+fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
+    let StatusArgs { named, test } = args;
+    let found = client::find(&named.run.folder()?, &named.volume)?;
+    let volume = client::ask(&found, &Request::Status)?;
+    report::show(&volume, named.json);
+    if !test || volume.condition == Condition::Healthy {
+        return Ok(ExitCode::SUCCESS);
+    }
+    match volume.condition {
+        Condition::Unknown => {
+            Err(Failure::new("--test: the process that serves the volume is too old for it"))
+        }
+        _ => Ok(ExitCode::from(1)),
+    }
+}
+
+fn events(args: &EventsArgs) -> Result<ExitCode, Failure> {
+    let EventsArgs { named, after } = args;
+    let found = client::find(&named.run.folder()?, &named.volume)?;
+    let mut all = client::events(&found, *after)?;
+    // Those that come meanwhile are left for the next call.
+    let newest = all.newest;
+    while let Some(last) = all.events.last().map(|told| told.id).filter(|last| *last < newest) {
+        let more = client::events(&found, last)?;
+        if more.series != all.series || more.events.is_empty() {
+            break;
+        }
+        all.dropped += more.dropped;
+        all.events.extend(more.events);
+    }
+    report::events(&all, named.json);
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Sends a request to the process that serves a volume, and shows the state of the volume

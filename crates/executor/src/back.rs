@@ -1,6 +1,6 @@
 //! Members of a held volume that come back: `docs/design/held-volumes.md`, *Held, and back*.
 
-use crate::drive::MemberDrive;
+use crate::drive::{MemberDrive, epoch};
 use crate::error::OpenError;
 use crate::look::{Back, Found, find_known, survey};
 use crate::message::Message;
@@ -20,10 +20,6 @@ pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(crate) struct Epochs(Vec<(Arc<dyn DataNode>, Option<u64>)>);
 
-fn epoch(node: &dyn DataNode) -> Result<Option<u64>, NodeError> {
-    node.presence().map(|presence| Ok(presence.hosts()?.epoch)).transpose()
-}
-
 impl Epochs {
     /// Asks the nodes.
     pub(crate) fn of<'d>(drives: impl Iterator<Item = &'d MemberDrive>) -> Result<Self, OpenError> {
@@ -36,6 +32,19 @@ impl Epochs {
             }
         }
         Ok(Self(nodes))
+    }
+
+    /// Also watches the node of a member that joins. `asked` was its epoch before that. One that is
+    /// known keeps the epoch that it had: it may have been started again.
+    pub(crate) fn know(&mut self, node: &Arc<dyn DataNode>, asked: Option<u64>) {
+        if !self.0.iter().any(|(known, _)| Arc::ptr_eq(known, node)) {
+            self.0.push((Arc::clone(node), asked));
+        }
+    }
+
+    /// Forgets nodes that no member is on.
+    pub(crate) fn keep(&mut self, is_used: impl Fn(&Arc<dyn DataNode>) -> bool) {
+        self.0.retain(|(node, _)| is_used(node));
     }
 
     /// Returns whether a node may have been started again since. One that was never asked counts as

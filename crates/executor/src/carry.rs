@@ -2,6 +2,8 @@
 
 mod task;
 
+use crate::absent::{Cause, MemberError, cause_of};
+use crate::clock::now;
 use crate::drive::MemberDrive;
 use crate::ends::Ends;
 use crate::message::Message;
@@ -29,6 +31,7 @@ use task::{Begun, Done, Failed, Task};
 struct Flight {
     action: ActionId,
     role: Role,
+    link: usize,
     begun: Begun,
 }
 
@@ -44,6 +47,8 @@ struct Link {
     queue: Box<dyn OperationQueue>,
     /// Operations that are not handed over yet, or found the queue full.
     waiting: VecDeque<(Tag, Operation)>,
+    /// Operations that have not ended.
+    under_way: usize,
 }
 
 /// The outcome of an operation.
@@ -108,7 +113,9 @@ pub(crate) struct Carrier {
     pub(crate) pool: Pool,
     pub(crate) moved: Moved,
     /// The last errors of members, oldest first.
-    pub(crate) errors: VecDeque<String>,
+    pub(crate) errors: VecDeque<MemberError>,
+    /// Members that do not do any more what they are told, with the causes; taken by the engine.
+    pub(crate) failures: Vec<(Role, Cause, String)>,
 }
 
 /// Errors that are remembered.
@@ -128,10 +135,11 @@ impl Carrier {
             pool: Pool::default(),
             moved: Moved::default(),
             errors: VecDeque::new(),
+            failures: Vec::new(),
         }
     }
 
-    /// Gives a role its drive.
+    /// Gives a role its drive. The place of a node that no member uses any more is given anew.
     pub(crate) fn attach(&mut self, role: Role, drive: MemberDrive) -> Result<(), NodeError> {
         let known = self.links.iter().position(|link| Arc::ptr_eq(&link.node, drive.node()));
         let index = match known {
@@ -141,12 +149,32 @@ impl Carrier {
                 let told = move |completion| ended.put(completion);
                 let queue = drive.node().operations(self.depth, Arc::new(told))?;
                 let node = Arc::clone(drive.node());
-                self.links.push(Link { node, queue, waiting: VecDeque::new() });
-                self.links.len() - 1
+                let link = Link { node, queue, waiting: VecDeque::new(), under_way: 0 };
+                match (0..self.links.len()).find(|index| self.is_unused(*index, role)) {
+                    Some(index) => {
+                        self.links[index] = link;
+                        index
+                    }
+                    None => {
+                        self.links.push(link);
+                        self.links.len() - 1
+                    }
+                }
             }
         };
         self.places.insert(role, (index, drive));
         Ok(())
+    }
+
+    /// Returns whether nobody needs a link once `role` has another one.
+    fn is_unused(&self, index: usize, role: Role) -> bool {
+        let mut others = self.places.iter().filter(|(other, _)| **other != role);
+        self.links[index].under_way == 0 && others.all(|(_, (link, _))| *link != index)
+    }
+
+    /// Returns whether a member is on this node.
+    pub(crate) fn uses(&self, node: &Arc<dyn DataNode>) -> bool {
+        self.places.values().any(|(_, drive)| Arc::ptr_eq(drive.node(), node))
     }
 
     /// The drive of a role.
@@ -181,7 +209,8 @@ impl Carrier {
         let (link, drive) = (*link, drive.id());
         let (begun, operation) = task.begin(drive, &mut self.pool);
         self.moved.count(&operation);
-        let tag = Tag(self.flights.insert(Flight { action, role, begun }) as u64);
+        let tag = Tag(self.flights.insert(Flight { action, role, link, begun }) as u64);
+        self.links[link].under_way += 1;
         self.links[link].waiting.push_back((tag, operation));
     }
 
@@ -329,10 +358,11 @@ impl Carrier {
     pub(crate) fn ended(&mut self, completion: Completion, came: &mut Vec<Came>) {
         let Completion { tag, operation, result } = completion;
         let flight = self.flights.remove(tag.0 as usize);
-        let Flight { action, role, begun } = flight.expect("E1: an operation ends once");
+        let Flight { action, role, link, begun } = flight.expect("E1: an operation ends once");
+        self.links[link].under_way -= 1;
         let together = match result {
             Ok(()) => self.done(action, role, begun.done(operation), came),
-            Err(error) => self.failed(action, role, begun, &error),
+            Err(error) => self.failed((action, role, link), begun, &error),
         };
         self.settle(action, role, came);
         for action in together {
@@ -357,8 +387,23 @@ impl Carrier {
     }
 
     /// An operation has failed. Returns the other actions that end with it.
-    fn failed(&mut self, action: ActionId, role: Role, begun: Begun, error: &NodeError) -> Vec<ActionId> {
+    fn failed(
+        &mut self,
+        (action, role, link): (ActionId, Role, usize),
+        begun: Begun,
+        error: &NodeError,
+    ) -> Vec<ActionId> {
         let failed = begun.failed();
+        let is_media = error.kind() == ErrorKind::Media;
+        let loses = match &failed {
+            Failed::Made => false,
+            Failed::Rows { .. } => !is_media,
+            Failed::Other { .. } => true,
+        };
+        // Another drive may have the role by now.
+        if loses && self.places.get(&role).is_some_and(|(place, _)| *place == link) {
+            self.failures.push((role, cause_of(error.kind()), error.to_string()));
+        }
         // What nodes do not do together, this host does. The member is as good as before: a drive
         // or node that has failed is found then.
         match &failed {
@@ -366,7 +411,7 @@ impl Carrier {
             _ => self.remember(role, error),
         }
         match failed {
-            Failed::Rows { op, rows, at } if error.kind() == ErrorKind::Media => {
+            Failed::Rows { op, rows, at } if is_media => {
                 self.unreadable(action, role, (op, rows, at));
                 Vec::new()
             }
@@ -423,7 +468,7 @@ impl Carrier {
         if self.errors.len() == ERRORS {
             self.errors.pop_front();
         }
-        self.errors.push_back(format!("{name}: {error}"));
+        self.errors.push_back(MemberError { role: Some(role), text: format!("{name}: {error}"), at: now() });
     }
 }
 

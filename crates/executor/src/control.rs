@@ -107,8 +107,16 @@ impl Control {
             // It would be as old as the last failure of a member.
             return Err(joining.stale());
         }
-        if !self.status()?.missing.is_empty() {
-            return Err(ControlError::OthersMissing);
+        let status = self.status()?;
+        let rebuilt = |role: Role| status.rebuilding.iter().find(|(other, ..)| *other == role);
+        match status.missing.iter().map(|role| rebuilt(*role)).collect::<Option<Vec<_>>>().as_deref() {
+            // A device has every role.
+            Some([(role, done, of), ..]) => {
+                let per_mille = done * 1000 / (*of).max(1);
+                return Err(ControlError::Rebuilding { role: *role, per_mille });
+            }
+            Some([]) => {}
+            None => return Err(ControlError::OthersMissing),
         }
         self.fail(role)?;
         self.order(|order| Message::Join(Box::new(joining), order))
@@ -156,6 +164,24 @@ impl Control {
     #[must_use]
     pub const fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    /// Gives the drive of a member that was lost its role back, without an order: it is rebuilt
+    /// where it has missed writes. `drive` is the same drive over a connection that is there again.
+    /// `docs/design/volume-operations.md` has the rules.
+    ///
+    /// # Errors
+    /// [`ControlError::NotBack`] if a rule forbids it: then only an order brings the drive back. As
+    /// [`add`](Self::add) otherwise.
+    pub fn take_back(&self, drive: MemberDrive, role: Role) -> Result<Role, ControlError> {
+        self.recorded()?;
+        let device = drive.name().to_owned();
+        let joining = self.prepare(drive, false)?;
+        if joining.former().is_none() {
+            let why = "it carries no superblock of this array any more".to_owned();
+            return Err(ControlError::NotBack { device, why });
+        }
+        self.order(|order| Message::Return(Box::new(joining), role, order))
     }
 
     /// Gives an empty role a new device, and rebuilds it. A device that was failed takes the role

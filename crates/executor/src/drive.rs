@@ -8,6 +8,11 @@ use std::sync::Arc;
 /// Bytes at both ends of a device that must be zeros before it is taken without force.
 const ENDS: u64 = 1 << 20;
 
+/// The epoch of a node: it has another one after each start. `None` if it does not tell.
+pub(crate) fn epoch(node: &dyn DataNode) -> Result<Option<u64>, NodeError> {
+    node.presence().map(|presence| Ok(presence.hosts()?.epoch)).transpose()
+}
+
 /// A drive of a node.
 #[derive(Clone)]
 pub struct MemberDrive {

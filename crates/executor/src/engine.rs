@@ -1,5 +1,6 @@
 //! The thread of a volume: events to [`Volume`], its actions to the drives.
 
+mod absences;
 mod commands;
 mod orders;
 mod standing;
@@ -8,6 +9,7 @@ use crate::back::{Epochs, PAUSE, Watch};
 use crate::buffers::Buffers;
 use crate::carry::{Came, Carrier};
 use crate::claim::Granted;
+use crate::clock::now;
 use crate::kept::{Asked, Kept, refuse};
 use crate::look::Back;
 use crate::message::Message;
@@ -26,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Messages that are taken before effects are looked at.
 const AT_ONCE: usize = 64;
@@ -201,6 +203,7 @@ impl<'m> Engine<'m> {
                         self.carrier.ended(completion, &mut self.came);
                     }
                     self.came.clear();
+                    self.note_failures();
                     self.carrier.hand_over();
                 }
                 Ok(message) if on => self.kept.late.push_back(message),
@@ -245,6 +248,8 @@ impl<'m> Engine<'m> {
             self.carrier.ended(completion, &mut all);
             all.drain(..).for_each(|came| self.came(came));
         }
+        // Before the volume hears of them: it still says which devices those were.
+        self.note_failures();
         (self.ended, self.came) = (ended, all);
     }
 
@@ -293,13 +298,14 @@ impl<'m> Engine<'m> {
                 }
             }
             // Who asked and has gone needs no answer: so below as well.
-            Message::Status(reply) => drop(reply.send(self.status())),
+            Message::Status(reply) => drop(reply.send(self.looked_at())),
             Message::Fail(role, order) => order.carry_out(|| self.fail(role)),
             Message::Model(reply) => drop(reply.send(self.model())),
             Message::MemberOn(drive, device_uuid, reply) => {
                 let _ = reply.send(self.member_on(&drive, device_uuid));
             }
             Message::Join(joining, order) => order.carry_out(|| self.join(*joining)),
+            Message::Return(joining, role, order) => order.carry_out(|| self.take_back(*joining, role)),
             Message::Claim { stripes, alone, reply } => {
                 let id = ClaimId(self.kept.next_claim);
                 self.kept.next_claim += 1;
@@ -431,9 +437,4 @@ impl<'m> Engine<'m> {
     pub(crate) fn waiting_for_the_end(&mut self) -> Vec<SyncSender<()>> {
         std::mem::take(&mut self.kept.stopping)
     }
-}
-
-/// Seconds since 1970.
-pub(crate) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

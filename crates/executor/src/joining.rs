@@ -1,6 +1,7 @@
 //! A device that is to take an empty role.
 
-use crate::drive::MemberDrive;
+use crate::absent::Candidate;
+use crate::drive::{MemberDrive, epoch};
 use crate::error::OpenError;
 use crate::look::{check, check_blocks, find_known};
 use crate::random::{random, random_uuid};
@@ -26,6 +27,8 @@ pub(crate) struct Joining {
     kept: Option<BTreeSet<u64>>,
     /// The device_uuid that lies on it, if that is a device of this array.
     pub(crate) lies_there: Option<[u8; 16]>,
+    /// The epoch of its node before it joins.
+    pub(crate) epoch: Option<u64>,
 }
 
 /// The reason why an array takes no more devices.
@@ -64,7 +67,13 @@ pub(crate) fn prepare(
     let with_log = facts.consistency == Consistency::Log;
     let place = MemberPlace::of(&read, with_log).map_err(|error| refuse(error.to_string()))?;
     let serial = serial_on(&drive, &place).map_err(|error| refuse(error.to_string()))?;
-    Ok(Joining { drive, superblock, place, nonce: random(), serial, kept: None, lies_there })
+    let epoch = asked(&drive).map_err(refuse)?;
+    Ok(Joining { drive, superblock, place, nonce: random(), serial, kept: None, lies_there, epoch })
+}
+
+/// The epoch of a drive's node.
+fn asked(drive: &MemberDrive) -> Result<Option<u64>, String> {
+    epoch(&**drive.node()).map_err(|error| error.to_string())
 }
 
 /// Refuses a device with something on it that matters, unless `force` says that it does not.
@@ -157,13 +166,33 @@ fn former(drive: MemberDrive, facts: &Facts) -> Result<Joining, ControlError> {
     let serial = serial_on(&drive, &place).map_err(|error| refuse(error.to_string()))?;
     let kept = Some(bad_blocks_of(&found.record.bad_blocks, &place));
     let lies_there = Some(found.superblock.device_uuid);
-    Ok(Joining { superblock: found.superblock, place, nonce: random(), serial, kept, drive, lies_there })
+    let epoch = asked(&drive).map_err(refuse)?;
+    Ok(Joining {
+        superblock: found.superblock,
+        place,
+        nonce: random(),
+        serial,
+        kept,
+        drive,
+        lies_there,
+        epoch,
+    })
 }
 
 impl Joining {
     /// The superblock that lies on it, if it was a member of the array before.
     pub(crate) fn former(&self) -> Option<&V1> {
         self.kept.as_ref().map(|_| &self.superblock)
+    }
+
+    /// The drive as its superblock describes it; `former` is the role that it may take again.
+    pub(crate) fn candidate(&self, former: Option<Role>) -> Candidate {
+        Candidate {
+            device_uuid: self.superblock.device_uuid,
+            bytes: self.drive.bytes(),
+            events: self.superblock.events,
+            former,
+        }
     }
 
     /// The reason why it is refused if it cannot come back as it is.

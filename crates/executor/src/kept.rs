@@ -1,8 +1,10 @@
 //! The state of a volume that outlasts a round: from one opening, over a hold, to the next.
 
+use crate::absent::{Absences, MemberError};
 use crate::back::{PAUSE, Watch};
 use crate::buffers::Piece;
 use crate::carry::{ERRORS, Moved};
+use crate::clock::now;
 use crate::error::OpenError;
 use crate::look::Back;
 use crate::losses::SharedLosses;
@@ -63,7 +65,9 @@ pub(crate) struct Kept {
     pub(crate) user_written: u64,
     pub(crate) moved: Moved,
     /// The last errors of members, oldest first.
-    pub(crate) errors: VecDeque<String>,
+    pub(crate) errors: VecDeque<MemberError>,
+    /// Members that are gone.
+    pub(crate) absences: Absences,
     /// The status at the end of the last round.
     pub(crate) status: Option<Status>,
 }
@@ -99,8 +103,9 @@ impl Kept {
     }
 
     /// The reason why the members of a held volume are not back.
-    pub(crate) fn why_held(&self) -> Option<&String> {
-        self.watch.as_ref().and_then(Watch::why)
+    pub(crate) fn why_held(&self) -> Option<MemberError> {
+        let why = self.watch.as_ref().and_then(Watch::why)?;
+        Some(MemberError { role: None, text: why.clone(), at: now() })
     }
 
     /// Recovery has ended. What counts from now on is on the members, and flushed.
@@ -126,12 +131,12 @@ impl Kept {
     /// The volume cannot be opened again.
     pub(crate) fn note(&mut self, error: &OpenError) {
         let error = error.to_string();
-        if self.errors.back() != Some(&error) {
+        if self.errors.back().is_none_or(|last| last.text != error) {
             tracing::error!(%error, "the members are back, and the volume cannot be opened");
             if self.errors.len() >= ERRORS {
                 self.errors.pop_front();
             }
-            self.errors.push_back(error);
+            self.errors.push_back(MemberError { role: None, text: error, at: now() });
         }
     }
 
@@ -144,7 +149,7 @@ impl Kept {
 
     /// The status that the last round has left, with the reasons of the hold.
     fn status_of_hold(&self) -> Option<Status> {
-        let errors = self.errors.iter().chain(self.why_held()).cloned().collect();
+        let errors = self.errors.iter().cloned().chain(self.why_held()).collect();
         Some(Status { errors, ..self.status.clone()? })
     }
 
@@ -200,7 +205,7 @@ pub(crate) fn refuse(message: Message, why: ControlError) {
         })),
         Message::Fail(_, order) => order.carry_out(|| Err(why)),
         Message::Model(reply) => drop(reply.send(None)),
-        Message::Join(_, order) => order.carry_out(|| Err(why)),
+        Message::Join(_, order) | Message::Return(_, _, order) => order.carry_out(|| Err(why)),
         Message::Claim { reply, .. } => drop(reply.send(Some(Err(why)))),
         Message::Members(reply) => drop(reply.send(Vec::new())),
         // Whoever waits for an answer is told by the end of its channel.

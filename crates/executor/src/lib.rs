@@ -11,11 +11,13 @@
 //! Members may be drives of this process or of nodes far away: both are a
 //! [`DataNode`](pumice_offload::DataNode). `docs/design/volumes.md` has the promises and the rules.
 
+mod absent;
 mod answers;
 mod back;
 mod buffers;
 mod carry;
 mod claim;
+mod clock;
 mod control;
 mod create;
 mod device;
@@ -37,10 +39,12 @@ mod random;
 mod ranges;
 mod release;
 mod reply;
+mod return_times;
 mod served;
 mod slab;
 mod state;
 
+pub use absent::{Absence, Cause, MemberError};
 pub use answers::{Answers, Ended, ReadBytes};
 pub use claim::{Claim, ClaimAsked};
 pub use control::Control;
@@ -53,5 +57,6 @@ pub use look::{Found, find, find_all};
 pub use plan::{Links, Moved, PlanSpec, Work, plan};
 pub use pumice_volume::choice::{Class, Standing, Way};
 pub use release::{Released, release};
+pub use return_times::ReturnTimes;
 pub use served::{OpenOptions, ServedVolume, open, opens_without};
 pub use state::{Consistency, ControlError, Facts, Offload, Status};

@@ -36,6 +36,8 @@ pub(crate) enum Message {
     MemberOn(Box<MemberDrive>, Option<[u8; 16]>, SyncSender<Option<Role>>),
     /// A new member is to take the role of one that is missing.
     Join(Box<Joining>, Order<Role>),
+    /// The drive of a member that was lost takes its role back.
+    Return(Box<Joining>, Role, Order<Role>),
     /// Stripes are claimed.
     Claim { stripes: Range<u64>, alone: bool, reply: Sender<Granted> },
     /// A claim is given back.

@@ -2,10 +2,11 @@
 
 use crate::back::Epochs;
 use crate::carry::Carrier;
+use crate::clock::now;
 use crate::control::Control;
 use crate::device::VolumeDevice;
 use crate::drive::MemberDrive;
-use crate::engine::{End, Engine, Timing, now};
+use crate::engine::{End, Engine, Timing};
 use crate::error::OpenError;
 use crate::kept::Kept;
 use crate::look::{Found, Survey, find_all, find_known, look, survey};

@@ -1,5 +1,6 @@
 //! The facts of a volume, its status, and its refusals.
 
+use crate::absent::{Absence, MemberError};
 use pumice_raid::geometry::Geometry;
 use pumice_raid::{Known, Metadata, Uuid};
 use pumice_units::Role;
@@ -131,8 +132,11 @@ pub struct Status {
     pub link_received: u64,
     /// Requests under way.
     pub requests: usize,
-    /// The last errors of members.
-    pub errors: Vec<String>,
+    /// The last errors of members, oldest first: of those that are gone, and of those that have
+    /// been in sync all along.
+    pub errors: Vec<MemberError>,
+    /// Members that are gone, or are being rebuilt after that, with the reason.
+    pub absences: Vec<Absence>,
 }
 
 /// Reasons why something cannot be done with a volume.
@@ -165,6 +169,14 @@ pub enum ControlError {
     /// A member is to be replaced while others are missing.
     #[error("other members are missing: add devices for them first")]
     OthersMissing,
+    /// A member is to be replaced while another one is being rebuilt.
+    #[error("role {role} is being rebuilt ({}.{} %): wait until it is in sync", per_mille / 10, per_mille % 10)]
+    Rebuilding {
+        /// The role that is being rebuilt.
+        role: Role,
+        /// Progress in parts of a thousand.
+        per_mille: u64,
+    },
     /// No member is missing.
     #[error("no member is missing")]
     Full,
@@ -178,6 +190,14 @@ pub enum ControlError {
         device: String,
         /// The role that it has.
         role: Role,
+    },
+    /// A drive that answers again cannot take its role back by itself.
+    #[error("{device}: {why}")]
+    NotBack {
+        /// The device.
+        device: String,
+        /// The reason.
+        why: String,
     },
     /// A device cannot be a member.
     #[error("{device}: {why}")]

@@ -353,6 +353,13 @@ impl Server {
         exposition::render(&self.shared)
     }
 
+    /// Shows more figures beside its counters: OpenMetrics text without its end mark, with names
+    /// that the node has not. `more` is called for each request, and must not wait. The first call
+    /// counts.
+    pub fn show_more(&self, more: impl Fn() -> String + Send + Sync + 'static) {
+        self.shared.show_more(Box::new(more));
+    }
+
     /// The subsystem's name.
     #[must_use]
     pub fn nqn(&self) -> &Nqn {

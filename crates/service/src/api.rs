@@ -15,12 +15,17 @@ mod version;
 mod volume;
 
 pub use answer::{Answer, decode, encode};
-pub use event::Event;
+pub use event::{Event, Events, LossCause, Severity, Told};
 pub use fault::{Code, Fault};
-pub use limits::{ANSWER_BYTES, ANSWER_TIME, CLIENTS, LINE_TIME, REQUEST_BYTES, SCRUB_LINE_BYTES, STOP_TIME};
+pub use limits::{
+    ANSWER_BYTES, ANSWER_TIME, CLIENTS, EVENTS_AT_ONCE, EVENTS_KEPT, LINE_TIME, REQUEST_BYTES,
+    SCRUB_LINE_BYTES, STOP_TIME,
+};
 pub use orders::{Line, decode_answer, decode_order, encode_line};
 pub use pass::{PassAnswer, PassPhase, PassRequest, PassState};
 pub use request::{Refused, Request};
 pub use scrub::{ScrubDone, ScrubOrder, ScrubProgress};
 pub use version::Version;
-pub use volume::{Member, Moved, Parity, Recovered, Served, Survives, Volume, Work};
+pub use volume::{
+    Absent, Condition, Member, MemberError, Moved, Parity, Recovered, Served, Survives, Volume, Work,
+};

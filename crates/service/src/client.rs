@@ -1,8 +1,8 @@
 //! The clients' end of control sockets: finds volumes in service, and asks them.
 
 use crate::api::{
-    ANSWER_BYTES, ANSWER_TIME, Answer, Code, LINE_TIME, Request, SCRUB_LINE_BYTES, STOP_TIME, ScrubDone,
-    ScrubOrder, ScrubProgress, Version, Volume, decode,
+    ANSWER_BYTES, ANSWER_TIME, Answer, Code, Events, LINE_TIME, Request, SCRUB_LINE_BYTES, STOP_TIME,
+    ScrubDone, ScrubOrder, ScrubProgress, Version, Volume, decode,
 };
 use crate::failure::Failure;
 use crate::folder::sockets;
@@ -183,12 +183,48 @@ fn wrong(socket: &Path, what: impl std::fmt::Display) -> Failure {
     Failure::new(format!("{}: {what}", socket.display()))
 }
 
+/// Asks a server that may be older than this program: in the version of its refusal then.
 fn converse(
     socket: &Path,
     stream: &UnixStream,
     version: Version,
     request: &Request,
 ) -> Result<(Version, Volume), Failure> {
+    let (answered, answer) = exchange(socket, stream, version, request)?;
+    match answer {
+        Answer::Error(fault) if fault.code == Some(Code::UnknownVersion) && answered < version => {
+            converse(socket, &connected(socket)?, answered, request)
+        }
+        Answer::Volume(volume) => Ok((answered, *volume)),
+        Answer::Error(fault) => Err(Failure::of(fault)),
+        other => Err(wrong(socket, format!("the answer is not to that request: {other:?}"))),
+    }
+}
+
+/// The events of a volume after number `after`.
+///
+/// # Errors
+/// If its server is of an earlier version, or does not answer.
+pub fn events(found: &Found, after: u64) -> Result<Events, Failure> {
+    let socket = &found.socket;
+    if found.version < Version::V3 {
+        let what = "the process that serves the volume is of an earlier version, and tells no events";
+        return Err(Failure::coded(Code::UnknownRequest, what));
+    }
+    match exchange(socket, &connected(socket)?, found.version, &Request::Events { after })?.1 {
+        Answer::Events(events) => Ok(events),
+        Answer::Error(fault) => Err(Failure::of(fault)),
+        other => Err(wrong(socket, format!("the answer is not to that request: {other:?}"))),
+    }
+}
+
+/// Sends a request, and waits for the first line of the answer.
+fn exchange(
+    socket: &Path,
+    stream: &UnixStream,
+    version: Version,
+    request: &Request,
+) -> Result<(Version, Answer), Failure> {
     let patience = if *request == Request::Stop { STOP_TIME + LINE_TIME } else { ANSWER_TIME };
     let line = request.encode(version).map_err(Failure::of)?;
     write_line(stream, &line).map_err(|error| wrong(socket, error))?;
@@ -196,12 +232,7 @@ fn converse(
         io::ErrorKind::WouldBlock => no_answer(socket),
         _ => wrong(socket, error),
     })?;
-    match decode(&answer) {
-        Ok((version, Answer::Volume(volume))) => Ok((version, *volume)),
-        Ok((_, Answer::Error(fault))) => Err(Failure::of(fault)),
-        Ok((_, other)) => Err(wrong(socket, format!("the answer is not to that request: {other:?}"))),
-        Err(error) => Err(wrong(socket, format!("the answer is invalid: {error}"))),
-    }
+    decode(&answer).map_err(|error| wrong(socket, format!("the answer is invalid: {error}")))
 }
 
 /// A scrub that the process of a volume carries out.
@@ -263,7 +294,9 @@ impl Scrubbing {
             Ok((_, Answer::Note(note))) => Ok(Step::Note(note)),
             Ok((_, Answer::Done(done))) => Ok(Step::Done(done)),
             Ok((_, Answer::Error(fault))) => Err(Failure::of(fault)),
-            Ok((_, Answer::Volume(_))) => Err(wrong(&self.socket, "the answer is not to a scrub")),
+            Ok((_, Answer::Volume(_) | Answer::Events(_))) => {
+                Err(wrong(&self.socket, "the answer is not to a scrub"))
+            }
             Err(error) => Err(wrong(&self.socket, format!("the answer is invalid: {error}"))),
         }
     }

@@ -76,11 +76,11 @@ pub(crate) fn refused(error: ControlError) -> Failure {
         ControlError::Held => Code::Held,
         ControlError::NotRecorded => Code::NotRecorded,
         ControlError::TooFew => Code::TooFew,
-        ControlError::OthersMissing => Code::OthersMissing,
+        ControlError::OthersMissing | ControlError::Rebuilding { .. } => Code::OthersMissing,
         ControlError::Full => Code::NoneMissing,
         ControlError::Taken(_) => Code::Taken,
         ControlError::IsMember { .. } => Code::IsMember,
-        ControlError::Device { .. } => Code::Device,
+        ControlError::Device { .. } | ControlError::NotBack { .. } => Code::Device,
     };
     Failure::from(error).or(code)
 }

@@ -1,12 +1,14 @@
 //! Requests to a volume in service, carried out.
 
 use crate::api::{Answer, Code, Request, STOP_TIME, Served, Volume};
+use crate::events::EventLog;
 use crate::failure::{Failure, refused};
 use crate::lines::Reply;
 use crate::members::{Devices, is_same};
 use crate::scrubs::Scrubs;
 use crate::status::document;
 use crate::stopping::{Asker, Ended, Stopper};
+use crate::watch::Latest;
 use pumice_executor::{Control, ControlError, Status};
 use pumice_units::Role;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -18,9 +20,11 @@ pub(crate) struct Orders {
     pub(crate) control: Control,
     pub(crate) served: Served,
     /// Locked while a request is carried out: one at a time changes the members.
-    pub(crate) devices: Mutex<Devices>,
+    pub(crate) devices: Arc<Mutex<Devices>>,
     pub(crate) scrubs: Arc<Scrubs>,
     pub(crate) stop: Stopper,
+    pub(crate) events: Arc<EventLog>,
+    pub(crate) latest: Arc<Latest>,
 }
 
 /// Dropped when an answer is sent.
@@ -41,6 +45,7 @@ impl Orders {
                 let (sent, told) = mpsc::channel();
                 return Some((said(self.stop(told)), Some(sent)));
             }
+            Request::Events { after } => return Some((Answer::Events(self.events.after(after)), None)),
             request => self.carry_out(request),
         };
         Some((said(done), None))
@@ -73,7 +78,9 @@ impl Orders {
     }
 
     fn volume(&self) -> Result<Volume, Failure> {
-        Ok(document(&self.status()?, Some(self.served.clone())))
+        let mut volume = document(&self.status()?, Some(self.served.clone()));
+        self.latest.complete(&mut volume);
+        Ok(volume)
     }
 
     fn carry_out(&self, request: Request) -> Result<Volume, Failure> {
@@ -83,7 +90,7 @@ impl Orders {
         }
         let control = &self.control;
         match request {
-            Request::Status | Request::Scrub { .. } | Request::Stop => {}
+            Request::Status | Request::Scrub { .. } | Request::Stop | Request::Events { .. } => {}
             Request::Fail { member } => {
                 let _alone = self.devices();
                 control.fail(self.role(&member)?).map_err(refused)?;

@@ -1,7 +1,8 @@
 //! A scrub in the process that serves the volume: the pass of `pumice scrub`, under the volume's
 //! own locks.
 
-use crate::api::{Answer, Code, ScrubDone, ScrubOrder, ScrubProgress};
+use crate::api::{Answer, Code, Event, ScrubDone, ScrubOrder, ScrubProgress};
+use crate::events::EventLog;
 use crate::failure::Failure;
 use crate::lines::Reply;
 use crate::state::{fresh_seed, open_state};
@@ -71,6 +72,7 @@ impl Forms {
 /// The scrub of a volume, if one is under way.
 pub(crate) struct Scrubs {
     forms: Forms,
+    events: Arc<EventLog>,
     running: Mutex<Running>,
 }
 
@@ -83,8 +85,8 @@ struct Running {
 
 impl Scrubs {
     /// None yet. Reports are written in these forms.
-    pub(crate) fn new(forms: Forms) -> Self {
-        Self { forms, running: Mutex::default() }
+    pub(crate) fn new(forms: Forms, events: Arc<EventLog>) -> Self {
+        Self { forms, events, running: Mutex::default() }
     }
 
     /// Begins a scrub, which answers by `reply`, and ends when its client goes.
@@ -104,10 +106,17 @@ impl Scrubs {
             let _ = watched.read(&mut [0]);
             gone.raise();
         })?;
-        let (ours, forms) = (Arc::clone(&stop), self.forms);
+        let (ours, forms, events) = (Arc::clone(&stop), self.forms, Arc::clone(&self.events));
         let thread = std::thread::Builder::new().name("scrub".to_owned()).spawn(move || {
             let mut teller = Teller { reply, stop: Arc::clone(&ours), told: Instant::now() };
-            let end = scrub(&control, &order, forms, &ours, &mut teller);
+            events.emit(Event::ScrubBegun { repairs: order.repair.is_some() && !order.dry_run });
+            let end = scrub(&control, &order, forms, &ours, &mut teller).map(|(outcome, done)| {
+                events.emit(ended(&outcome));
+                done
+            });
+            if let Err(failure) = &end {
+                events.emit(Event::ScrubFailed { why: failure.to_string() });
+            }
             teller.tell(&end.map_or_else(|failure| Answer::Error(failure.fault()), Answer::Done));
             // The client may have gone.
             let _ = teller.reply.stream.shutdown(Shutdown::Both);
@@ -174,7 +183,7 @@ fn scrub(
     forms: Forms,
     stop: &Arc<Stop>,
     teller: &mut Teller,
-) -> Result<ScrubDone, Failure> {
+) -> Result<(Outcome, ScrubDone), Failure> {
     let chunk = control.facts().geometry.chunk_bytes();
     let mut options = options(order, chunk)?;
     let pace = PaceRequest { rate: order.rate, windows: order.windows.clone(), ..PaceRequest::default() };
@@ -199,7 +208,24 @@ fn scrub(
     };
     let (output, exit) = forms.report(&target, &outcome, order.json, options.repair.is_some());
     let document = (!order.json).then(|| (forms.document)(&Report::new(&target, &outcome)));
-    Ok(ScrubDone { output, exit, stopped, document })
+    Ok((outcome, ScrubDone { output, exit, stopped, document }))
+}
+
+/// The end of a scrub as an event. A busy stripe is no finding.
+fn ended(outcome: &Outcome) -> Event {
+    let why = outcome.stopped.as_ref().map(|stopped| match stopped {
+        StopReason::Interrupted => "it was to end".to_owned(),
+        StopReason::Failed(why) | StopReason::ArrayChanged(why) | StopReason::TakenIntoUse(why) => {
+            why.clone()
+        }
+        StopReason::TooManyFindings => "too many findings".to_owned(),
+    });
+    let findings = || outcome.findings.iter().filter(|finding| !finding.is_busy());
+    let repaired = findings().filter(|finding| finding.repaired).count() as u64;
+    match findings().count() as u64 {
+        0 => Event::ScrubEnded { stripes: outcome.stripes_checked, of_stripes: outcome.stripes_asked, why },
+        findings => Event::ScrubFound { findings, repaired, why },
+    }
 }
 
 fn options(order: &ScrubOrder, chunk: u64) -> Result<Options, Failure> {

@@ -1,13 +1,17 @@
 //! A volume in service: exported over NVMe/TCP, with its control socket.
 
 use crate::api::{Event, STOP_TIME, Served};
+use crate::events::EventLog;
 use crate::failure::Failure;
+use crate::metrics::exposition;
 use crate::open::{OpenSpec, OpenVolume, open_volume};
 use crate::orders::Orders;
+use crate::returns::Returns;
 use crate::scrubs::{Forms, Scrubs};
 use crate::socket::{Socket, SocketPlace};
 use crate::status::document;
 use crate::stopping::{Ended, Stopper, Stops};
+use crate::watch::{Latest, watch};
 use pumice_executor::{ControlError, ServedVolume};
 use pumice_initiator::BusyPoll;
 use pumice_node::NodeOptions;
@@ -38,6 +42,10 @@ pub struct ServeSpec {
     pub folder: PathBuf,
     /// Forms of reports of scrubs.
     pub forms: Forms,
+    /// Address at which its counters are served.
+    pub metrics: Option<SocketAddr>,
+    /// Drives of nodes that were lost take their roles back when they answer again.
+    pub returns: bool,
 }
 
 /// A volume in service. It is served until it is [waited for](Self::wait) and ends.
@@ -48,17 +56,19 @@ pub struct Serving {
     socket: SocketPlace,
     scrubs: Arc<Scrubs>,
     stops: Stops,
+    events: Arc<EventLog>,
+    latest: Arc<Latest>,
 }
 
-/// Opens a volume and serves it. `log` is told what an operator has to know. `stop` and `stops` are
-/// the two ends of [`stopper`](crate::stopping::stopper).
+/// Opens a volume and serves it. `events` are told what happens to it. `stop` and `stops` are the
+/// two ends of [`stopper`](crate::stopping::stopper).
 ///
 /// # Errors
 /// If it cannot be opened or served. If a device or an address is refused, nothing was written.
 pub fn serve(
     spec: &ServeSpec,
     (stop, stops): (&Stopper, Stops),
-    log: &dyn Fn(&Event),
+    events: &Arc<EventLog>,
 ) -> Result<Serving, Failure> {
     // Opening writes to the members: what can be refused is refused before.
     can_listen(&spec.listen)?;
@@ -72,14 +82,26 @@ pub fn serve(
             nqn: server.nqn().to_string(),
             pid: std::process::id(),
         };
-        document(&volume.status()?, None).recovered.events().iter().for_each(log);
-        let scrubs = Arc::new(Scrubs::new(spec.forms));
+        let latest = Arc::<Latest>::default();
+        let shown = (volume.facts().clone(), Arc::clone(&latest), Arc::clone(events));
+        server.show_more(move || exposition(&shown.0, shown.1.volume().as_ref(), &shown.2));
+        let recovered = document(&volume.status()?, None).recovered.events();
+        recovered.into_iter().for_each(|event| events.emit(event));
+        let scrubs = Arc::new(Scrubs::new(spec.forms, Arc::clone(events)));
+        let devices = Arc::new(Mutex::new(devices));
+        watch(volume.control(), &latest, events)?;
+        if spec.returns {
+            let (control, devices) = (volume.control(), Arc::clone(&devices));
+            Returns { control, devices, latest: Arc::clone(&latest), events: Arc::clone(events) }.begin()?;
+        }
         let orders = Orders {
             control: volume.control(),
             served,
-            devices: Mutex::new(devices),
+            devices,
             scrubs: Arc::clone(&scrubs),
             stop: stop.clone(),
+            events: Arc::clone(events),
+            latest: Arc::clone(&latest),
         };
         let place = socket.place().clone();
         std::thread::Builder::new()
@@ -90,14 +112,17 @@ pub fn serve(
             // It may have ended already.
             failed.end(Ended::Failed(why));
         });
-        Ok((server, place, scrubs))
+        Ok((server, place, scrubs, latest))
     })();
     match parts {
-        Ok((server, socket, scrubs)) => Ok(Serving { volume, server, socket, scrubs, stops }),
+        Ok((server, socket, scrubs, latest)) => {
+            let events = Arc::clone(events);
+            Ok(Serving { volume, server, socket, scrubs, stops, events, latest })
+        }
         Err(failure) => {
             // It was not served, so nobody wrote to it: it is left as it was found, but clean.
             if !volume.stop(STOP_TIME) {
-                log(&Event::NotClean { why: None });
+                events.emit(Event::NotClean { why: None });
             }
             Err(failure)
         }
@@ -114,7 +139,7 @@ fn export(spec: &ServeSpec, volume: &ServedVolume) -> Result<Server, Failure> {
     let drive = Drive::with_uuid(volume.device(), volume.facts().block, uuid.0)?;
     Ok(Server::start(Service {
         listen: spec.listen.clone(),
-        metrics: None,
+        metrics: spec.metrics,
         nqn,
         instance: None,
         drives: vec![drive],
@@ -150,6 +175,12 @@ impl Serving {
         self.server.addresses()
     }
 
+    /// The address at which its counters are served.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.server.metrics_address()
+    }
+
     /// Name of its subsystem.
     #[must_use]
     pub fn nqn(&self) -> &Nqn {
@@ -166,16 +197,17 @@ impl Serving {
     ///
     /// # Errors
     /// If nobody is left who could end it.
-    pub fn wait(self, log: &dyn Fn(&Event)) -> Result<Left, Failure> {
-        let Self { volume, server, socket, scrubs, stops: Stops(stops) } = self;
+    pub fn wait(self) -> Result<Left, Failure> {
+        let Self { volume, server, socket, scrubs, stops: Stops(stops), events, latest } = self;
         let ended = stops.recv().map_err(|_| Failure::new("the signal handler is gone"))?;
+        latest.end();
         if !scrubs.close() {
-            log(&Event::ScrubLeft);
+            events.emit(Event::ScrubLeft);
         }
         // Hosts are disconnected first, so that no new requests arrive.
         let stopped = server.stop();
         if let Err(error) = &stopped {
-            log(&Event::ServerFailed { why: error.to_string(), stops: false });
+            events.emit(Event::ServerFailed { why: error.to_string(), stops: false });
         }
         let status = volume.control().status_within(LAST_STATUS);
         let clean = volume.stop(STOP_TIME);
@@ -185,7 +217,7 @@ impl Serving {
                 Err(ControlError::Unanswered) => "it waits for a drive or a node that does not answer",
                 _ => "it took too long, or members have failed",
             };
-            log(&Event::NotClean { why: Some(why.to_owned()) });
+            events.emit(Event::NotClean { why: Some(why.to_owned()) });
         }
         for ended in [&ended].into_iter().chain(stops.try_iter().collect::<Vec<_>>().iter()) {
             if let Ended::Asked(asker) = ended {
@@ -195,7 +227,7 @@ impl Serving {
         // It may be gone already, and another process may have made one.
         socket.remove();
         if let Ended::Failed(why) = &ended {
-            log(&Event::ServerFailed { why: why.clone(), stops: true });
+            events.emit(Event::ServerFailed { why: why.clone(), stops: true });
         }
         let is_well = clean && stopped.is_ok() && !matches!(ended, Ended::Failed(_));
         Ok(if is_well { Left::Clean } else { Left::Unclean })

@@ -1,8 +1,11 @@
 //! The state of a volume, made into its document.
 
-use crate::api::{Member, Moved, Parity, Recovered, Served, Survives, Volume, Work};
+use crate::api::{
+    Absent, Condition, LossCause, Member, MemberError, Moved, Parity, Recovered, Served, Survives, Volume,
+    Work,
+};
 use crate::members::nodes_survived;
-use pumice_executor::{Class, Consistency, Facts, Standing, Status, Way};
+use pumice_executor::{Absence, Cause, Class, Consistency, Facts, Standing, Status, Way};
 use pumice_units::Role;
 use std::collections::BTreeSet;
 
@@ -50,9 +53,39 @@ fn members(status: &Status, lost: &impl Fn(&Role) -> bool) -> Vec<Member> {
             device: device.clone().filter(|_| state != "missing"),
             state: state.to_owned(),
             rebuilt: rebuilding.map(|(_, done, of)| done * 1000 / (*of).max(1)),
+            absent: status.absences.iter().find(|a| a.role == *role && state != "in_sync").map(absent),
         }
     };
     status.devices.iter().map(member).collect()
+}
+
+fn absent(absence: &Absence) -> Absent {
+    Absent {
+        since: absence.at,
+        device: absence.device.clone(),
+        cause: match absence.cause {
+            Cause::Unreachable => LossCause::Unreachable,
+            Cause::Failed => LossCause::Failed,
+            Cause::ByHand => LossCause::ByHand,
+        },
+        why: absence.why.clone(),
+        kept_out: None,
+    }
+}
+
+/// The redundancy in one word.
+fn condition(held: bool, members: &[Member]) -> Condition {
+    let any = |states: &[&str]| members.iter().any(|member| states.contains(&member.state.as_str()));
+    match held {
+        true => Condition::Held,
+        false if any(&["missing", "lost"]) => Condition::Degraded,
+        false if any(&["rebuilding"]) => Condition::Rebuilding,
+        false => Condition::Healthy,
+    }
+}
+
+fn error(error: &pumice_executor::MemberError) -> MemberError {
+    MemberError { role: error.role.map(Role::get), at: error.at, text: error.text.clone() }
 }
 
 /// The document of a volume.
@@ -84,6 +117,7 @@ pub fn document(status: &Status, served: Option<Served>) -> Volume {
             (false, false) => "dirty",
         }
         .to_owned(),
+        condition: condition(status.held, &members),
         survives: Survives { drives: survives, nodes },
         members,
         moved: Moved {
@@ -109,7 +143,8 @@ pub fn document(status: &Status, served: Option<Served>) -> Volume {
             windows_resynced: report.resynced,
             members_failed: report.failed.iter().map(|role| role.get()).collect(),
         },
-        errors: status.errors.clone(),
+        errors: status.errors.iter().map(|error| error.text.clone()).collect(),
+        member_errors: status.errors.iter().map(error).collect(),
         served,
     }
 }

@@ -5,14 +5,15 @@ use proptest::option;
 use proptest::prelude::*;
 use pumice_host::Method;
 use pumice_service::api::{
-    Answer, Code, Event, Fault, Member, Moved, Parity, REQUEST_BYTES, Recovered, Refused, Request, ScrubDone,
-    ScrubOrder, ScrubProgress, Served, Survives, Version, Volume, Work, decode, encode,
+    Absent, Answer, Code, Condition, Event, Events, Fault, LossCause, Member, MemberError, Moved, Parity,
+    REQUEST_BYTES, Recovered, Refused, Request, ScrubDone, ScrubOrder, ScrubProgress, Served, Severity,
+    Survives, Told, Version, Volume, Work, decode, encode,
 };
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
 const PAGE: &str = include_str!("../../../docs/reference/control.md");
-const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
+const VERSIONS: [Version; 3] = [Version::V1, Version::V2, Version::V3];
 
 fn order() -> ScrubOrder {
     ScrubOrder {
@@ -48,12 +49,20 @@ fn volume() -> Volume {
         block_bytes: 512,
         consistency: "log".to_owned(),
         state: "clean".to_owned(),
+        condition: Condition::Rebuilding,
         survives: Survives { drives: 1, nodes: 0 },
         members: vec![Member {
             role: 0,
             device: Some("/dev/sda".to_owned()),
             state: "rebuilding".to_owned(),
             rebuilt: Some(17),
+            absent: Some(Absent {
+                since: 1_764_295_200,
+                device: "/dev/sda".to_owned(),
+                cause: LossCause::Failed,
+                why: "it is gone".to_owned(),
+                kept_out: None,
+            }),
         }],
         moved: Moved {
             user_read: 1,
@@ -85,6 +94,7 @@ fn volume() -> Volume {
             members_failed: vec![4, 5],
         },
         errors: vec!["role 1: \"quoted\"\nsplit".to_owned()],
+        member_errors: vec![MemberError { role: Some(1), at: 7, text: "role 1".to_owned() }],
         served: Some(Served { addresses: vec!["127.0.0.1:4420".to_owned()], nqn: "nqn".to_owned(), pid: 7 }),
     }
 }
@@ -102,6 +112,56 @@ fn all_answers() -> Vec<Answer> {
         }),
         Answer::Error(Fault::new(Code::Held, "the volume is held")),
     ]
+}
+
+/// The request of version 3, and its answer.
+fn events() -> (Request, Answer) {
+    let event = Event::MemberBack { role: 2, device: "nvme://10.0.0.2:4420/1".to_owned() };
+    let (text, severity) = (event.to_string(), Severity::Info);
+    let told = Told { id: 8, at: 1_764_295_200, severity, text, event };
+    let series = "00000000000000ff".to_owned();
+    (
+        Request::Events { after: 7 },
+        Answer::Events(Events { series, events: vec![told], dropped: 0, newest: 8 }),
+    )
+}
+
+/// Lines as the page has them.
+#[test]
+fn version_3_has_events_and_no_other_version_has() {
+    let (request, answer) = events();
+    let line = String::from_utf8(request.encode(Version::V3).unwrap()).unwrap();
+    assert_eq!(line, "{\"version\":3,\"ask\":\"events\",\"after\":7}\n");
+    assert!(PAGE.contains(r#"{"version":3,"ask":"events","after":7}"#));
+    assert_eq!(Request::decode(line.as_bytes()), Ok((Version::V3, request)));
+    for line in [r#"{"ask":"events","after":7}"#, r#"{"version":2,"ask":"events","after":7}"#] {
+        assert_eq!(refused(line).1, Code::UnknownRequest, "{line}");
+    }
+    assert_eq!(refused(r#"{"version":3,"ask":"events"}"#).1, Code::InvalidRequest);
+    let line = r#"{"version":3,"events":{"series":"00000000000000ff","events":[{"id":8,"at":1764295200,"severity":"info","text":"role 2 (nvme://10.0.0.2:4420/1) answers again, and has its role back","event":"member_back","role":2,"device":"nvme://10.0.0.2:4420/1"}],"dropped":0,"newest":8}}"#;
+    assert_eq!(String::from_utf8(encode(Version::V3, &answer)).unwrap(), format!("{line}\n"));
+    assert_eq!(decode(line.as_bytes()), Ok((Version::V3, answer)));
+    // A later server knows more events, and more causes.
+    let later = line.replace("member_back", "member_melted");
+    let Ok((_, Answer::Events(later))) = decode(later.as_bytes()) else { panic!("{later}") };
+    assert_eq!((later.events[0].id, &later.events[0].event), (8, &Event::Other));
+}
+
+/// The document of a server that knows nothing of versions after 2.
+#[test]
+fn a_volume_of_an_older_server_is_read() {
+    let mut value = json!({ "volume": volume() });
+    let fields = value["volume"].as_object_mut().unwrap();
+    fields.remove("condition");
+    fields.remove("member_errors");
+    fields["members"][0].as_object_mut().unwrap().remove("absent");
+    let Ok((Version::V1, Answer::Volume(old))) = decode(value.to_string().as_bytes()) else {
+        panic!("{value}")
+    };
+    assert_eq!(
+        (old.condition, old.member_errors.len(), &old.members[0].absent),
+        (Condition::Unknown, 0, &None)
+    );
 }
 
 fn all_requests() -> Vec<Request> {
@@ -192,18 +252,19 @@ fn refused(line: &str) -> (Version, Code, String) {
 
 #[test]
 fn a_request_that_is_not_known_names_its_version_and_those_of_the_server() {
-    let (version, code, text) = refused(r#"{"version":3,"ask":"status","more":1}"#);
-    assert_eq!((version, code), (Version::V2, Code::UnknownVersion));
-    assert!(text.contains("version 3") && text.contains("versions 1 to 2"), "{text}");
+    let (version, code, text) = refused(r#"{"version":4,"ask":"status","more":1}"#);
+    assert_eq!((version, code), (Version::V3, Code::UnknownVersion));
+    assert!(text.contains("version 4") && text.contains("versions 1 to 3"), "{text}");
     for (line, version) in [
         (r#"{"ask":"polish"}"#, Version::V1),
         (r#"{"version":1,"ask":"polish"}"#, Version::V1),
         (r#"{"version":2,"ask":"polish"}"#, Version::V2),
+        (r#"{"version":3,"ask":"polish"}"#, Version::V3),
     ] {
         let (answered, code, text) = refused(line);
         assert_eq!((answered, code), (version, Code::UnknownRequest));
         let own = format!("version {version} has no request 'polish'");
-        assert!(text.contains(&own) && text.contains("versions 1 to 2"), "{text}");
+        assert!(text.contains(&own) && text.contains("versions 1 to 3"), "{text}");
     }
     let (_, code, text) = refused(&format!(r#"{{"ask":"{}"}}"#, "é".repeat(1000)));
     assert!(code == Code::UnknownRequest && text.chars().count() < 200, "{text}");
@@ -217,7 +278,7 @@ fn a_request_that_is_wrong_names_the_field() {
         ("[]", Version::V1, "expected a map"),
         ("{}", Version::V1, "`ask`"),
         (r#"{"ask":7}"#, Version::V1, "invalid type"),
-        (r#"{"version":0,"ask":"status"}"#, Version::V2, "version 0"),
+        (r#"{"version":0,"ask":"status"}"#, Version::V3, "version 0"),
         (r#"{"version":"2","ask":"status"}"#, Version::V1, "version"),
         (r#"{"version":-1,"ask":"status"}"#, Version::V1, "version"),
         (r#"{"version":2,"ask":"fail"}"#, Version::V2, "`member`"),
@@ -243,8 +304,8 @@ fn answers_of_later_versions_are_read_as_far_as_they_are_known() {
     let line = br#"{"version":2,"error":{"code":"melted","text":"it is gone","since":7},"later":1}"#;
     let expected = Answer::Error(Fault::new(Code::Failed, "it is gone"));
     assert_eq!(decode(line), Ok((Version::V2, expected)));
-    let why = decode(br#"{"version":3,"note":"a"}"#).unwrap_err();
-    assert!(why.contains("version 3") && why.contains("versions 1 to 2"), "{why}");
+    let why = decode(br#"{"version":4,"note":"a"}"#).unwrap_err();
+    assert!(why.contains("version 4") && why.contains("versions 1 to 3"), "{why}");
     assert!(decode(br#"{"version":2}"#).is_err() && decode(b"{}").is_err() && decode(b"").is_err());
 }
 
@@ -302,6 +363,25 @@ fn the_page_has_every_event_and_each_has_one_line() {
         Event::WritesDropped { writes: 2 },
         Event::WindowsResynced { windows: 3 },
         Event::MemberRecorded { role: 4 },
+        Event::MemberFailed {
+            role: 2,
+            device: Some("/dev/sda".to_owned()),
+            cause: LossCause::Unreachable,
+            why: Some("connection reset".to_owned()),
+            survives: 1,
+        },
+        Event::MemberBack { role: 2, device: "/dev/sda".to_owned() },
+        Event::MemberKeptOut { role: 2, device: "/dev/sda".to_owned(), why: "it was failed".to_owned() },
+        Event::RebuildBegun { role: 2, device: None },
+        Event::RebuildAt { role: 2, percent: 20 },
+        Event::RebuildEnded { role: 2, left: 0 },
+        Event::Held { roles: vec![1, 2] },
+        Event::GoesOn,
+        Event::BlocksRewritten { blocks: 3 },
+        Event::ScrubBegun { repairs: false },
+        Event::ScrubEnded { stripes: 1, of_stripes: 2, why: None },
+        Event::ScrubFound { findings: 2, repaired: 1, why: Some("too many findings".to_owned()) },
+        Event::ScrubFailed { why: "no lock".to_owned() },
         Event::ScrubLeft,
         Event::NotClean { why: None },
         Event::ServerFailed { why: "no thread".to_owned(), stops: true },
@@ -311,6 +391,7 @@ fn the_page_has_every_event_and_each_has_one_line() {
         let value = serde_json::to_value(&event).unwrap();
         let name = value["event"].as_str().unwrap();
         assert!(PAGE.contains(&format!("`{name}`")), "{name} is not on the page");
+        assert_eq!(name, event.name());
         assert_eq!(serde_json::from_value::<Event>(value.clone()).unwrap(), event);
         let line = event.to_string();
         assert!(!line.is_empty() && !line.contains('\n'), "{name}: {line}");

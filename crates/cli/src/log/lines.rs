@@ -30,6 +30,10 @@ pub(crate) struct Lines {
     queue: SyncSender<Vec<u8>>,
     counts: Arc<Counts>,
     is_json: bool,
+    /// Lines begin with a priority.
+    with_priorities: bool,
+    /// The one of this writer.
+    priority: &'static str,
 }
 
 impl Lines {
@@ -45,7 +49,18 @@ impl Lines {
         std::thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || write_all(&lines, out, &of_thread))?;
-        Ok(Self { queue, counts, is_json })
+        Ok(Self { queue, counts, is_json, with_priorities: false, priority: "<6>" })
+    }
+
+    /// The same, whose lines begin with priorities if `with` says so.
+    #[must_use]
+    pub(crate) fn with_priorities(self, with: bool) -> Self {
+        Self { with_priorities: with, ..self }
+    }
+
+    /// A way for lines of this priority.
+    pub(super) fn of_priority(&self, priority: &'static str) -> Self {
+        Self { priority, ..self.clone() }
     }
 
     /// Says something that no level of the log leaves out.
@@ -65,7 +80,10 @@ impl Lines {
         }
     }
 
-    fn push(&self, line: Vec<u8>) {
+    fn push(&self, mut line: Vec<u8>) {
+        if self.with_priorities {
+            line.splice(0..0, self.priority.bytes());
+        }
         // Counted first: it may be written before this goes on.
         self.counts.taken.fetch_add(1, Ordering::AcqRel);
         if self.queue.try_send(line).is_err() {
@@ -184,5 +202,16 @@ mod tests {
         (0..10).for_each(|_| lines.say("words"));
         lines.finish();
         assert!(lines.counts.lost.load(Ordering::Relaxed) > 0);
+    }
+
+    #[test]
+    fn in_the_journal_each_line_begins_with_its_priority() {
+        let reader = Reader::default();
+        reader.0.0.lock().unwrap().goes_on = true;
+        let lines = Lines::to(reader.clone(), false).unwrap().with_priorities(true);
+        lines.of_priority("<3>").write_all(b"lost\n").unwrap();
+        lines.say("words");
+        lines.finish();
+        assert_eq!(reader.0.0.lock().unwrap().bytes, b"<3>lost\n<6>pumice: words\n");
     }
 }

@@ -1,6 +1,7 @@
 //! `pumice volume create` and `destroy`.
 
 use crate::access::metadata;
+use crate::amount::Amount;
 use crate::text::{count, print, print_json};
 use clap::{Args, ValueEnum};
 use pumice_executor::{CreateSpec, MemberDrive, Released, create, erase, opens_without, release};
@@ -143,7 +144,9 @@ pub(super) fn run(args: &CreateArgs) -> Result<ExitCode, Failure> {
         force: args.force,
         log: args.consistency == ConsistencyArg::Log,
     };
-    let uuid = create(&drives, &spec, |_, _| {})?;
+    let mut amount = Amount::new("writing zeros");
+    let uuid = create(&drives, &spec, |done, of| amount.at(done, of))?;
+    drop(amount);
     let parities = usize::from(args.level.parities());
     let named = (0..).map(Role).zip(drives.iter().map(|drive| drive.name().to_owned()));
     // Levels 4 to 6 correct any losses of so many members, and no others.

@@ -3,8 +3,8 @@
 use crate::page::Page;
 use crate::table::{Cell, Column, Table, Tone};
 use crate::text::{count, print_json};
-use pumice_service::api::{Member, Survives, Volume, Work};
-use pumice_units::{format_binary, format_decimal};
+use pumice_service::api::{Condition, Events, Member, Severity, Survives, Volume, Work};
+use pumice_units::{format_binary, format_date, format_decimal};
 
 /// Classes of work, and where each is done.
 fn ways(ways: &[Work]) -> Table {
@@ -66,8 +66,9 @@ fn human(page: &mut Page, shown: &Volume) {
     let layout = shown.layout.as_ref().map_or(String::new(), |layout| format!(" {layout}"));
     let name = if shown.name.is_empty() { String::new() } else { format!(" ({})", shown.name) };
     page.line(&format!(
-        "{}{name}: RAID-{}{layout}, {}, chunks of {}, {}, consistency by {}",
+        "{}{name}: {}RAID-{}{layout}, {}, chunks of {}, {}, consistency by {}",
         shown.uuid,
+        word(shown).map_or(String::new(), |word| format!("{word}, ")),
         shown.level,
         format_decimal(shown.bytes),
         format_binary(shown.chunk_bytes),
@@ -85,6 +86,7 @@ fn human(page: &mut Page, shown: &Volume) {
         );
     }
     page.table(&members(&shown.members));
+    shown.members.iter().for_each(|member| absent(page, shown, member));
     match (&shown.parity.why, &shown.parity.ways) {
         (None, Some(all)) => {
             page.line("parity and lost blocks are computed where it is faster:");
@@ -97,12 +99,58 @@ fn human(page: &mut Page, shown: &Volume) {
     for event in shown.recovered.events() {
         page.line(&format!("when it was opened: {event}"));
     }
-    for error in shown.errors.iter().rev().take(3) {
+    for error in shown.member_errors.iter().rev().take(3) {
+        page.line(&format!("error at {}: {}", format_date(error.at), error.text));
+    }
+    // An older server tells no times.
+    let plain = if shown.member_errors.is_empty() { &shown.errors[..] } else { &[] };
+    for error in plain.iter().rev().take(3) {
         page.line(&format!("error: {error}"));
     }
     if let Some(served) = &shown.served {
         page.line(&format!("served at {} nqn {}", served.addresses.join(", "), served.nqn));
     }
+}
+
+/// The word for the redundancy, if the server says it.
+fn word(shown: &Volume) -> Option<&'static str> {
+    Some(shown.condition).filter(|condition| *condition != Condition::Unknown).map(Condition::word)
+}
+
+/// False if members are missing.
+fn is_well(shown: &Volume) -> bool {
+    shown.state != "held" && !matches!(shown.condition, Condition::Degraded | Condition::Held)
+}
+
+/// Says when and why a member was lost, if it is.
+fn absent(page: &mut Page, shown: &Volume, member: &Member) {
+    let Some(absent) = &member.absent else { return };
+    let volume = if shown.name.is_empty() { &shown.uuid } else { &shown.name };
+    page.line(&format!("role {}: lost at {}: {}", member.role, format_date(absent.since), absent.why));
+    if let (Some(why), "missing") = (&absent.kept_out, member.state.as_str()) {
+        page.line(&format!("  {} answers again, and has not its role back: {why}", absent.device));
+        page.line(&format!("  to bring it back: pumice volume add {volume} {}", absent.device));
+    }
+}
+
+/// Shows events.
+pub(super) fn events(all: &Events, json: bool) {
+    if json {
+        return print_json(all);
+    }
+    let mut page = Page::new();
+    if all.dropped > 0 {
+        page.line(&format!("{} no longer kept", count(all.dropped, "earlier event")));
+    }
+    for told in &all.events {
+        let severity = match told.severity {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Critical => "critical",
+        };
+        page.line(&format!("{:>5}  {}  {severity:<8}  {}", told.id, format_date(told.at), told.text));
+    }
+    page.print();
 }
 
 /// Names the members of a volume that are lost; empty if none is.
@@ -122,6 +170,7 @@ pub(super) fn list(all: &[Volume], json: bool) {
         Column::left("level"),
         Column::right("size"),
         Column::left("state"),
+        Column::left("md"),
         Column::left("members").wrapping(2),
         Column::left("uuid").wrapping(1),
     ];
@@ -132,7 +181,8 @@ pub(super) fn list(all: &[Volume], json: bool) {
             Cell::from(if shown.name.is_empty() { "-" } else { &shown.name }),
             Cell::from(format!("RAID-{}", shown.level)),
             Cell::from(format_decimal(shown.bytes)),
-            Cell::toned(&shown.state, if shown.state == "held" { Tone::Bad } else { Tone::Plain }),
+            Cell::toned(word(shown).unwrap_or("-"), if is_well(shown) { Tone::Plain } else { Tone::Bad }),
+            Cell::from(&shown.state),
             Cell::from(format!("{here} of {} in sync{}", shown.members.len(), lost_words(shown))),
             Cell::from(&shown.uuid),
         ]);

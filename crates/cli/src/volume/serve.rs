@@ -11,10 +11,11 @@ use clap::Args;
 use pumice_blockdev::raise_descriptor_limit;
 use pumice_executor::{Consistency, Offload};
 use pumice_initiator::DigestPolicy;
-use pumice_node::serve::listen_address;
+use pumice_node::serve::{listen_address, metrics_address};
 use pumice_nvme::spec::Nqn;
 use pumice_raid::Metadata;
-use pumice_service::api::{Event, STOP_TIME};
+use pumice_service::api::STOP_TIME;
+use pumice_service::events::EventLog;
 use pumice_service::failure::Failure;
 use pumice_service::open::{OpenSpec, OpenVolume, open_volume};
 use pumice_service::serve::{Left, ServeSpec, serve};
@@ -25,6 +26,7 @@ use pumice_units::{Role, parse_duration, parse_size};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The exit code of a volume that could not be left clean.
@@ -100,6 +102,13 @@ pub(crate) struct ServeArgs {
     /// Most bytes a second that a rebuild writes to a member, such as 50MB; at least 4096
     #[arg(long, value_name = "BYTES", value_parser = rate)]
     rebuild_rate: Option<u64>,
+    /// Leave out drives of nodes that were lost and answer again, until an order adds them
+    #[arg(long)]
+    no_readd: bool,
+    /// Address to serve the counters at, in the OpenMetrics format: a port of 127.0.0.1, or
+    /// ADDRESS:PORT. Everyone who can reach it can read them
+    #[arg(long, value_name = "ADDRESS", value_parser = metrics_address)]
+    metrics: Option<SocketAddr>,
     #[command(flatten)]
     run: RunDir,
     /// Least severe level that is logged to standard error
@@ -163,26 +172,31 @@ pub(super) fn assemble(args: &AssembleArgs) -> Result<ExitCode, Failure> {
 /// Runs `pumice volume serve`.
 pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let log = log::begin(args.log_level, args.log_format)?;
-    let tell = |event: &Event| log.say(&event.to_string());
+    let events = Arc::new(EventLog::new(log::event));
     let spec = ServeSpec {
         open: args.open.spec(args.rebuild_rate),
         listen: args.listen.clone(),
         nqn: args.nqn.clone(),
         folder: args.run.folder()?,
         forms: FORMS,
+        metrics: args.metrics,
+        returns: !args.no_readd,
     };
     // One of each connection, and some of the process's own.
     raise_descriptor_limit().unwrap_or(0);
     let (stop, stops) = stopper();
     let signal = stop.clone();
     on_signals(move || signal.stop())?;
-    let serving = serve(&spec, (&stop, stops), &tell)?;
+    let serving = serve(&spec, (&stop, stops), &events)?;
     let line = |address| format!("listening on {address} nqn {}\n", serving.nqn());
     print(&serving.addresses().iter().map(line).collect::<String>());
+    if let Some(address) = serving.metrics_address() {
+        log.say(&format!("counters at http://{address}/metrics"));
+    }
     let manager = Manager::of_environment();
     let pulse = serving.pulse();
     manager.ready(move |patience| pulse.beats(patience));
-    let left = serving.wait(&tell)?;
+    let left = serving.wait()?;
     log.finish();
     match left {
         Left::Clean => Ok(ExitCode::SUCCESS),

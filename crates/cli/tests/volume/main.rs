@@ -4,6 +4,7 @@ mod control;
 mod forged;
 mod paced;
 mod refused;
+mod returns;
 mod scrub;
 mod world;
 

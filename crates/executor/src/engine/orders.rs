@@ -1,6 +1,7 @@
 //! Orders to a volume beside requests: members that fail or join, claims.
 
 use super::Engine;
+use crate::absent::{Cause, may_come_back};
 use crate::back::Sought;
 use crate::claim::Claim;
 use crate::drive::MemberDrive;
@@ -8,7 +9,7 @@ use crate::joining::{Joining, NO_NUMBER};
 use crate::kept::Asked;
 use crate::message::Message;
 use crate::state::ControlError;
-use pumice_units::Role;
+use pumice_units::{Role, Rules};
 use pumice_volume::{ClaimId, Event, Request, RequestError};
 
 impl Engine<'_> {
@@ -23,6 +24,7 @@ impl Engine<'_> {
             return Err(ControlError::TooFew);
         }
         self.kept.given_up.insert(role);
+        self.note_failure(role, Cause::ByHand, "failed by order".to_owned());
         // A flush asks every member, and finds that this one does not answer.
         self.ask(Asked::new(Request::Flush, None, None));
         Ok(())
@@ -95,6 +97,28 @@ impl Engine<'_> {
         })
     }
 
+    /// The drive of a member that was lost takes its role back, if the rules allow it.
+    pub(super) fn take_back(&mut self, joining: Joining, role: Role) -> Result<Role, ControlError> {
+        if self.kept.held.is_some() {
+            return Err(ControlError::Held);
+        }
+        if !self.kept.stopping.is_empty() {
+            return Err(ControlError::Stopped);
+        }
+        if let Some(role) = self.member_on(&joining.drive, joining.lies_there) {
+            return Err(ControlError::IsMember { device: joining.drive.name().to_owned(), role });
+        }
+        let refuse = |why: &str| ControlError::NotBack {
+            device: joining.drive.name().to_owned(),
+            why: why.to_owned(),
+        };
+        let absence = self.kept.absences.of(role).ok_or_else(|| refuse("it is not known as lost"))?;
+        let former = joining.former().and_then(|superblock| self.volume.former_role(superblock));
+        let candidate = joining.candidate(former);
+        may_come_back(Rules::all(), absence, &candidate, self.volume.events()).map_err(refuse)?;
+        self.join(joining)
+    }
+
     pub(super) fn join(&mut self, joining: Joining) -> Result<Role, ControlError> {
         if self.kept.held.is_some() {
             return Err(ControlError::Held);
@@ -118,6 +142,9 @@ impl Engine<'_> {
             .attach(role, drive)
             .map_err(|error| ControlError::Device { device: name, why: error.to_string() })?;
         self.kept.given_up.remove(&role);
+        self.kept.absences.joined(role);
+        self.epochs.know(joining.drive.node(), joining.epoch);
+        self.epochs.keep(|node| self.carrier.uses(node));
         let node = match &mut self.nodes {
             Ok(nodes) => nodes.add(role, &joining.drive),
             Err(_) => None,

@@ -24,7 +24,7 @@ impl Engine<'_> {
     }
 
     /// Members that have failed, and those that were given up, though superblocks do not say so.
-    fn lost(&self) -> BTreeSet<Role> {
+    pub(super) fn lost(&self) -> BTreeSet<Role> {
         self.volume.failing().into_iter().chain(self.kept.given_up.iter().copied()).collect()
     }
 
@@ -64,7 +64,8 @@ impl Engine<'_> {
             // Relaxed: a sum that nothing depends on.
             host_memory: self.carrier.moved.memory + 2 * self.copied.load(Ordering::Relaxed),
             requests: self.kept.asked.len(),
-            errors: self.carrier.errors.iter().chain(self.kept.why_held()).cloned().collect(),
+            errors: self.carrier.errors.iter().cloned().chain(self.kept.why_held()).collect(),
+            absences: self.kept.absences.all(),
         }
     }
 }

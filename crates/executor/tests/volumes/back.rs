@@ -393,7 +393,7 @@ fn a_volume_that_others_ran_while_it_was_held_stays_held() {
         file.write_all_at(&superblock.encode(), 4096).unwrap();
     }
     nodes.servers[2] = Some(serve(nodes.folder.path(), 2, address));
-    let says = |words: &str| volume.status().unwrap().errors.iter().any(|error| error.contains(words));
+    let says = |words: &str| volume.status().unwrap().errors.iter().any(|error| error.text.contains(words));
     wait_for("the refusal", || says("something else ran the array"));
     assert!(is_held(&volume));
     volume.abandon();

@@ -13,6 +13,7 @@ mod plain;
 #[expect(dead_code, reason = "shared with the tests of remote nodes, which use all of it")]
 mod proxy;
 mod refusals;
+mod returns;
 mod strangers;
 mod world;
 mod writer;

@@ -230,7 +230,7 @@ fn a_degraded_read_goes_over_the_hosts_links_once() {
         assert!(user > 500_000);
         assert!(sent as f64 <= 0.3 * user as f64, "{sent} of {user}");
         assert!(received as f64 <= 1.05 * user as f64, "{received} of {user}");
-        assert_eq!(volume.status().unwrap().errors, [] as [String; 0]);
+        assert_eq!(volume.status().unwrap().errors, []);
         stop(volume);
     }
 }

@@ -79,13 +79,15 @@ impl Log {
         &self.suppressed
     }
 
-    fn may(&self, kind: Kind) -> Option<u64> {
+    /// The number of lines that were left out before this one, where there were some; `None` if
+    /// this one is left out.
+    fn may(&self, kind: Kind) -> Option<Option<u64>> {
         let now = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let taken = self.budgets[kind as usize].lock().unwrap_or_else(PoisonError::into_inner).take(now);
         if taken.is_none() {
             self.suppressed.add(1);
         }
-        taken
+        taken.map(|left_out| (left_out > 0).then_some(left_out))
     }
 
     /// Logs a notice of a connection.

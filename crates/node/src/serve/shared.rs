@@ -19,8 +19,8 @@ use pumice_blockdev::BlockDevice;
 use pumice_nvme::controller::{Access, Limits};
 use pumice_protect::block_format::BlockFormat;
 use pumice_transport::Transport;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// Parity commands that work at a time, for each core.
@@ -52,6 +52,8 @@ pub(super) struct Shared {
     newcomers: Newcomers,
     prover: Prover,
     metrics: Metrics,
+    /// Figures of whoever runs the server.
+    more: OnceLock<More>,
     log: Log,
     stopping: AtomicBool,
     failure: Failure,
@@ -71,6 +73,9 @@ struct DriveKind {
     /// Its blocks, as those hosts see them that see no tuples.
     format: BlockFormat,
 }
+
+/// Makes OpenMetrics text without its end mark.
+pub(super) type More = Box<dyn Fn() -> String + Send + Sync>;
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -108,6 +113,7 @@ impl Shared {
             newcomers: Newcomers::new(limits.connections),
             prover: Prover::default(),
             metrics,
+            more: OnceLock::new(),
             log: Log::default(),
             stopping: AtomicBool::new(false),
             failure: Failure::default(),
@@ -132,6 +138,16 @@ impl Shared {
 
     pub(super) fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// Shows figures beside those of the node; the first call counts.
+    pub(super) fn show_more(&self, more: More) {
+        let _ = self.more.set(more);
+    }
+
+    /// They, as text without its end mark.
+    pub(super) fn more(&self) -> Option<String> {
+        self.more.get().map(|more| more())
     }
 
     pub(super) fn log(&self) -> &Log {

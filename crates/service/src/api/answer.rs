@@ -1,5 +1,6 @@
 //! Lines of answers.
 
+use super::event::Events;
 use super::fault::Fault;
 use super::scrub::{ScrubDone, ScrubProgress};
 use super::version::Version;
@@ -8,12 +9,15 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// One line of an answer. A scrub is answered by any number of `Progress` and `Note`, and then by
-/// `Done` or `Error`; every other request by `Volume` or `Error`.
+/// `Done` or `Error`; a request for events by `Events` or `Error`; every other request by `Volume`
+/// or `Error`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// The state of the volume, after the request.
     Volume(Box<Volume>),
+    /// Events of the volume.
+    Events(Events),
     /// The progress of a scrub.
     Progress(ScrubProgress),
     /// A note of a scrub for its operator.

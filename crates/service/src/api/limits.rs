@@ -16,3 +16,7 @@ pub const ANSWER_TIME: Duration = Duration::from_secs(20);
 pub const STOP_TIME: Duration = Duration::from_secs(120);
 /// Clients that are served at a time; the next one waits.
 pub const CLIENTS: usize = 32;
+/// Events that a server keeps.
+pub const EVENTS_KEPT: usize = 1024;
+/// Events of one answer, at most.
+pub const EVENTS_AT_ONCE: usize = 256;

@@ -42,10 +42,28 @@ pub enum Request {
     },
     /// Stops the volume.
     Stop,
+    /// Tells what happened. Of version 3.
+    Events {
+        /// The number of an event: those after it are told.
+        after: u64,
+    },
 }
 
-/// The names of requests.
-const NAMES: [&str; 6] = ["status", "fail", "add", "replace", "scrub", "stop"];
+/// The names of requests, with the versions that have them.
+const NAMES: [(&str, Version); 7] = [
+    ("status", Version::V1),
+    ("fail", Version::V1),
+    ("add", Version::V1),
+    ("replace", Version::V1),
+    ("scrub", Version::V1),
+    ("stop", Version::V1),
+    ("events", Version::V3),
+];
+
+/// Returns whether a version has a request of this name.
+fn has(version: Version, name: &str) -> bool {
+    NAMES.iter().any(|(known, since)| *known == name && version >= *since)
+}
 
 /// A line that is no request, and the version in which that is answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +123,7 @@ impl Request {
         };
         let refused = |fault| Refused { version, fault };
         match fields.get("ask") {
-            Some(Value::String(name)) if !NAMES.contains(&name.as_str()) => {
+            Some(Value::String(name)) if !has(version, name) => {
                 let (from, to) = (Version::FIRST, Version::LAST);
                 // The name is the client's: its beginning tells enough.
                 let name: String = name.chars().take(40).collect();

@@ -9,13 +9,15 @@ pub enum Version {
     V1,
     /// Lines name their version, and errors have codes.
     V2,
+    /// As version 2, with events.
+    V3,
 }
 
 impl Version {
     /// The lowest one.
     pub const FIRST: Self = Self::V1;
     /// The highest one.
-    pub const LAST: Self = Self::V2;
+    pub const LAST: Self = Self::V3;
 
     /// Its number on the wire.
     #[must_use]
@@ -23,6 +25,7 @@ impl Version {
         match self {
             Self::V1 => 1,
             Self::V2 => 2,
+            Self::V3 => 3,
         }
     }
 
@@ -32,6 +35,7 @@ impl Version {
         match number {
             1 => Some(Self::V1),
             2 => Some(Self::V2),
+            3 => Some(Self::V3),
             _ => None,
         }
     }
@@ -41,7 +45,7 @@ impl Version {
     pub const fn named(self) -> Option<u64> {
         match self {
             Self::V1 => None,
-            Self::V2 => Some(self.number()),
+            Self::V2 | Self::V3 => Some(self.number()),
         }
     }
 }

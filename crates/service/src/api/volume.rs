@@ -1,6 +1,6 @@
 //! The state of a volume, as a document. `docs/reference/json.md` has the fields.
 
-use super::event::Event;
+use super::event::{Event, LossCause};
 use serde::{Deserialize, Serialize};
 
 /// A volume.
@@ -26,6 +26,9 @@ pub struct Volume {
     pub consistency: String,
     /// `clean`, `dirty` or `held`.
     pub state: String,
+    /// The redundancy; that of an older server is [unknown](Condition::Unknown).
+    #[serde(default)]
+    pub condition: Condition,
     /// Further losses that it survives.
     pub survives: Survives,
     /// Members by role.
@@ -36,8 +39,11 @@ pub struct Volume {
     pub parity: Parity,
     /// Work of recovery when it was opened.
     pub recovered: Recovered,
-    /// The last errors of members.
+    /// The words of `member_errors`.
     pub errors: Vec<String>,
+    /// The last errors of members that are not in sync, or have been in sync all along.
+    #[serde(default)]
+    pub member_errors: Vec<MemberError>,
     /// Addresses of the server; `None` if it is not served.
     pub served: Option<Served>,
 }
@@ -59,6 +65,64 @@ pub struct Survives {
     pub nodes: usize,
 }
 
+/// The redundancy of a volume in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Condition {
+    /// All members are in sync.
+    Healthy,
+    /// A member is missing or lost.
+    Degraded,
+    /// All members that are not in sync are being rebuilt.
+    Rebuilding,
+    /// More members are missing than the volume survives.
+    Held,
+    /// The server does not say it.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+impl Condition {
+    /// Its word.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Degraded => "degraded",
+            Self::Rebuilding => "rebuilding",
+            Self::Held => "held",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// An error of a member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberError {
+    /// Its role; `None` if the error is of the volume as a whole.
+    pub role: Option<u16>,
+    /// Seconds since 1970.
+    pub at: u64,
+    /// The words.
+    pub text: String,
+}
+
+/// The loss of a member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Absent {
+    /// Seconds since 1970.
+    pub since: u64,
+    /// The device that it was.
+    pub device: String,
+    /// The cause.
+    pub cause: LossCause,
+    /// The cause in words.
+    pub why: String,
+    /// The drive answers again, and this is the reason why it has not its role back.
+    pub kept_out: Option<String>,
+}
+
 /// A member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
@@ -70,6 +134,9 @@ pub struct Member {
     pub state: String,
     /// Progress of a rebuild, per mille.
     pub rebuilt: Option<u64>,
+    /// Its loss, until it is in sync again; `None` also if this is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub absent: Option<Absent>,
 }
 
 /// Bytes that were moved.

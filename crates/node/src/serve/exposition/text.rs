@@ -4,6 +4,7 @@ use crate::serve::budgets::{self, Budget};
 use crate::serve::metrics::{Class, Metrics, Sum, bucket_end};
 use crate::serve::shared::Shared;
 use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
@@ -17,7 +18,9 @@ pub(in crate::serve) fn render(shared: &Arc<Shared>) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Node(Arc::clone(shared))));
     let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry).expect("a string takes everything");
+    encode_registry(&mut text, &registry).expect("a string takes everything");
+    text.push_str(&shared.more().unwrap_or_default());
+    encode_eof(&mut text).expect("a string takes everything");
     text
 }
 
