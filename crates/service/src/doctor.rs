@@ -1,5 +1,5 @@
-//! Obstacles on a machine that keep Pumice from working as its operator expects: read from configuration files, changed
-//! by nobody. `docs/reference/doctor.md` has the checks.
+//! Obstacles on a machine that keep Pumice from working as its operator expects: read from
+//! configuration files, changed by nobody. `docs/reference/doctor.md` has the checks.
 
 mod mdadm;
 mod own;
