@@ -2,8 +2,8 @@
 //! percent or ten minutes otherwise.
 
 use indicatif::{ProgressBar, ProgressStyle};
+use pumice_base::units::format_decimal;
 use pumice_service::say::line;
-use pumice_units::format_decimal;
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 

@@ -2,8 +2,8 @@
 
 #![expect(unsafe_code, reason = "localtime_r is a foreign function")]
 
+use pumice_base::units::format_date;
 use pumice_offload::DAY;
-use pumice_units::format_date;
 use std::mem::MaybeUninit;
 use std::time::SystemTime;
 

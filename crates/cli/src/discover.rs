@@ -2,9 +2,9 @@
 
 use crate::text::{fitted, print, print_json};
 use clap::Args;
-use pumice_initiator::{ConnectOptions, DigestPolicy, discover};
 use pumice_nvme::spec::Nqn;
 use pumice_nvme::spec::log::DiscoveryEntry;
+use pumice_remote::initiator::{ConnectOptions, DigestPolicy, discover};
 use pumice_service::failure::Failure;
 use pumice_service::place::RemotePlace;
 use pumice_service::remote::DEADLINE;

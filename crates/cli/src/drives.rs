@@ -4,14 +4,14 @@ use crate::page::Page;
 use crate::table::{Cell, Column, Table, Tone};
 use crate::text::print_json;
 use clap::Args;
+use pumice_base::units::format_decimal;
 use pumice_host::probe::DriveReader;
-use pumice_initiator::DigestPolicy;
 use pumice_raid::probe::probed_spans;
 use pumice_raid::{Known, ReadAt, probe_together};
+use pumice_remote::initiator::DigestPolicy;
 use pumice_service::failure::Failure;
 use pumice_service::place::RemotePlace;
 use pumice_service::remote::connect;
-use pumice_units::format_decimal;
 use serde::Serialize;
 use std::process::ExitCode;
 

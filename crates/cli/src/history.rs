@@ -7,7 +7,7 @@ use crate::page::Page;
 use crate::status::{HistoryFile, uuid_of_running};
 use crate::text::{print, print_json};
 use clap::Args;
-use pumice_history::{ArrayRow, ArrayUuid, Count, DriveState, Limit, PassRow, Reader, Text, Time};
+use pumice_monitor::history::{ArrayRow, ArrayUuid, Count, DriveState, Limit, PassRow, Reader, Text, Time};
 use pumice_service::failure::Failure;
 use serde::Serialize;
 use std::path::PathBuf;

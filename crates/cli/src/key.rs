@@ -2,12 +2,12 @@
 
 use crate::text::print;
 use clap::{Args, Subcommand, ValueEnum};
-use pumice_auth::hash::Hash;
-use pumice_auth::keys::KeyError;
-use pumice_auth::keys::chap::ChapKey;
-use pumice_auth::keys::identity::PskHash;
-use pumice_auth::keys::psk::{ConfiguredPsk, Derivation};
 use pumice_node::serve::read_key;
+use pumice_nvme::auth::hash::Hash;
+use pumice_nvme::auth::keys::KeyError;
+use pumice_nvme::auth::keys::chap::ChapKey;
+use pumice_nvme::auth::keys::identity::PskHash;
+use pumice_nvme::auth::keys::psk::{ConfiguredPsk, Derivation};
 use pumice_nvme::spec::Nqn;
 use pumice_service::failure::Failure;
 use std::fs::OpenOptions;

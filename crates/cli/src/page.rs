@@ -3,7 +3,7 @@
 
 use crate::table::{Table, Tone, columns, is_coloured, is_terminal, width, wrapped};
 use crate::text::{delivered, write};
-use pumice_units::{printable, printable_lines};
+use pumice_base::units::{printable, printable_lines};
 
 /// Columns of the title of a paragraph.
 const TITLE: usize = 9;

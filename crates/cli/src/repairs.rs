@@ -7,6 +7,7 @@ use crate::devices::{Placement, assemble_of, place_at};
 use crate::page::Page;
 use crate::text::{print, print_json};
 use clap::{Args, Subcommand};
+use pumice_base::units::parse_duration;
 use pumice_host::date;
 use pumice_host::error::HostError;
 use pumice_host::repair::archive::{Entry, EntryId};
@@ -19,7 +20,6 @@ use pumice_service::failure::Failure;
 use pumice_service::identity::default_state_dir;
 use pumice_service::opening::expand;
 use pumice_service::say::say;
-use pumice_units::parse_duration;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

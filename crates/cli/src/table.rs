@@ -4,7 +4,7 @@
 //! spaces, then within words; then every column. If even that is too wide, each row becomes a list
 //! of its cells. Nothing is left out.
 
-use pumice_units::printable;
+use pumice_base::units::printable;
 use std::io::{IsTerminal, stdout};
 use unicode_width::UnicodeWidthChar;
 

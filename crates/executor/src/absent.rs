@@ -1,8 +1,8 @@
 //! Members that are gone: since when, why, and whether their drive may come back by itself.
 //! `docs/design/volume-operations.md`, *A member that comes back by itself*, has the rules.
 
+use pumice_base::units::{Role, Rules};
 use pumice_offload::ErrorKind;
-use pumice_units::{Role, Rules};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The reason why a member is gone.

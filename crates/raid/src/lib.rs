@@ -29,6 +29,7 @@ pub mod inspect;
 pub mod invalid;
 pub mod journal;
 pub mod layout;
+pub mod lvm;
 pub mod md;
 mod metadata;
 pub mod mirrors;

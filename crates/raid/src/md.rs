@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pumice_units::Role;
+use pumice_base::units::Role;
 
 use crate::assembly::{AssemblyError, assemble};
 use crate::format::{

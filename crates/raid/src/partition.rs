@@ -7,7 +7,7 @@
 use std::io;
 use std::ops::Range;
 
-use pumice_units::SECTOR;
+use pumice_base::units::SECTOR;
 
 use crate::bytes::{u32_at, u64_at};
 use crate::read_at::ReadAt;

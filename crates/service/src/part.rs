@@ -3,9 +3,9 @@
 use crate::failure::Failure;
 use crate::mapped::{MappedDevice, Run};
 use crate::probed::Place;
+use pumice_base::units::{SECTOR, parse_size};
 use pumice_blockdev::BlockDevice;
 use pumice_raid::{ReadAt, partition};
-use pumice_units::{SECTOR, parse_size};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

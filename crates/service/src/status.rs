@@ -5,8 +5,8 @@ use crate::api::{
     Work,
 };
 use crate::members::nodes_survived;
+use pumice_base::units::Role;
 use pumice_executor::{Absence, Cause, Class, Consistency, Facts, Standing, Status, Way};
-use pumice_units::Role;
 use std::collections::BTreeSet;
 
 /// Reason why nodes make no parity of a volume over drives of this machine.

@@ -3,12 +3,12 @@
 
 use crate::failure::Failure;
 use crate::identity::host_nqn;
-use pumice_auth::keys::KeyError;
-use pumice_auth::keys::chap::ChapKey;
-use pumice_auth::policy::Policy;
-use pumice_initiator::OwnKeys;
 use pumice_node::serve::read_key;
+use pumice_nvme::auth::keys::KeyError;
+use pumice_nvme::auth::keys::chap::ChapKey;
+use pumice_nvme::auth::policy::Policy;
 use pumice_nvme::spec::Nqn;
+use pumice_remote::initiator::OwnKeys;
 use serde::Deserialize;
 use std::fmt::Display;
 use std::io::ErrorKind;

@@ -1,5 +1,6 @@
 //! A format of arrays is one implementation and one line: a toy beside the real ones.
 
+use pumice_base::units::{Role, Sectors};
 use pumice_blockdev::{FileDevice, OpenMode, Options};
 use pumice_raid::arrangement::Arrangement;
 use pumice_raid::assembly::{Member, MemberFacts, State, Stated};
@@ -13,7 +14,6 @@ use pumice_service::assembling::{Trouble, assemble_probed, survey};
 use pumice_service::formats::FORMATS;
 use pumice_service::probed::{Place, Probed};
 use pumice_service::probing::recognise;
-use pumice_units::{Role, Sectors};
 use std::path::PathBuf;
 use std::sync::Arc;
 

@@ -199,6 +199,8 @@ fn exceptions_are_heeded_and_go_when_nothing_needs_them() {
 fn pure_crates_take_no_time_and_unsafe_has_its_place() {
     one(&with(&[("crates/pure/src/lib.rs", "use std::time::Instant;\n")]), &["'pure' is pure"]);
     assert!(with(&[("crates/low/src/lib.rs", "use std::time::Instant;\n")]).is_empty());
+    one(&with(&[("crates/low/src/sums/one.rs", "use std::time::Instant;\n")]), &["'low/sums/one' is pure"]);
+    assert!(with(&[("crates/low/src/sums/files.rs", "use std::time::Instant;\n")]).is_empty());
     let unsafe_code = format!("{} {{}}\n", "unsafe");
     one(&with(&[("crates/pure/src/lib.rs", &unsafe_code)]), &["may_be_unsafe"]);
     assert!(with(&[("crates/low/src/lib.rs", &unsafe_code)]).is_empty());

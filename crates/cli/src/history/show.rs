@@ -7,9 +7,9 @@ use crate::progress::for_people;
 use crate::scrub::human::{by_member, findings};
 use crate::table::{Cell, Column, Table, Tone};
 use crate::text::count;
-use pumice_history::FindingRow;
+use pumice_base::units::format_decimal;
 use pumice_host::finding::Finding;
-use pumice_units::format_decimal;
+use pumice_monitor::history::FindingRow;
 use serde::Deserialize;
 
 /// Rows of findings that are shown; `--json` has all.

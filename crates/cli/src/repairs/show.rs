@@ -3,10 +3,10 @@
 use crate::page::Page;
 use crate::table::{Cell, Column, Table, Tone};
 use crate::text::count;
+use pumice_base::units::format_date;
 use pumice_host::repair::IntentKind;
 use pumice_host::repair::archive::{Entry, EntryId};
 use pumice_raid::Uuid;
-use pumice_units::format_date;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::cmp::Reverse;

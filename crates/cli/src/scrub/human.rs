@@ -8,6 +8,8 @@ use self::findings::is_damage;
 
 use crate::table::{COLUMNS, Cell, Column, Table};
 use crate::text::count;
+use pumice_base::telemetry::{Ledger, Place};
+use pumice_base::units::{format_binary, format_decimal};
 use pumice_host::Method;
 use pumice_host::finding::{Finding, Verdict};
 use pumice_host::members::Absence;
@@ -17,8 +19,6 @@ use pumice_host::report::{ArrayResult, Pacing, Report};
 use pumice_host::scrub::{Outcome, Unfinished};
 use pumice_host::target::Target;
 use pumice_raid::assembly::Note;
-use pumice_telemetry::{Ledger, Place};
-use pumice_units::{format_binary, format_decimal};
 use std::fmt::Write;
 
 /// The whole report.

@@ -3,11 +3,11 @@
 use crate::access::folder;
 use crate::text::print;
 use clap::{Args, Subcommand};
+use pumice_base::units::{parse_duration, parse_size};
 use pumice_service::api::{PassPhase, PassRequest, PassState};
 use pumice_service::failure::Failure;
 use pumice_service::folder::passes_folder;
 use pumice_service::passes::{find, order};
-use pumice_units::{parse_duration, parse_size};
 use std::path::PathBuf;
 use std::process::ExitCode;
 

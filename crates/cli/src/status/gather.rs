@@ -6,7 +6,7 @@ use super::document::{
 use super::past::{Past, PastArray};
 use super::{drive, md, past};
 use crate::daytime::local;
-use pumice_history::Error;
+use pumice_monitor::history::Error;
 use pumice_service::failure::Failure;
 use pumice_service::look::{Looked, at, in_folder};
 use serde::Deserialize;

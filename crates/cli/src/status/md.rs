@@ -2,7 +2,7 @@
 //! (`Documentation/admin-guide/md`) describes its files.
 
 use super::document::{Array, Kind, Member, Rebuild, State};
-use pumice_units::SECTOR;
+use pumice_base::units::SECTOR;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! The history of arrays: their last passes, and places that are still damaged.
 
 use super::document::{Alert, Damage, DamageOf, Pass};
-use pumice_history::{ArrayRow, Error, Event, FindingRow, Limit, PassRow, Reader, Time};
+use pumice_monitor::history::{ArrayRow, Error, Event, FindingRow, Limit, PassRow, Reader, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

@@ -7,7 +7,7 @@ use crate::page::Page;
 use crate::progress::for_people;
 use crate::table::{Cell, Column, Table, Tone};
 use crate::text::count;
-use pumice_units::format_decimal;
+use pumice_base::units::format_decimal;
 use std::collections::BTreeSet;
 
 /// Arrays that are shown one by one on a page of many.

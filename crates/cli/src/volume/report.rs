@@ -3,8 +3,8 @@
 use crate::page::Page;
 use crate::table::{Cell, Column, Table, Tone};
 use crate::text::{count, print_json};
+use pumice_base::units::{format_binary, format_date, format_decimal};
 use pumice_service::api::{Condition, Events, Member, Severity, Survives, Volume, Work};
-use pumice_units::{format_binary, format_date, format_decimal};
 
 /// Classes of work, and where each is done.
 fn ways(ways: &[Work]) -> Table {

@@ -274,7 +274,7 @@ fn an_alert_is_shown_until_it_closes() {
     let done = world.run(&["status"]);
     assert!(done.text.starts_with("WARNING  md0: md0 was not checked for 50 days\n"), "{}", done.text);
     assert!(done.code == 1 && done.text.contains("scrub-late"), "{}", done.text);
-    event.change = pumice_history::Change::Closed;
+    event.change = pumice_monitor::history::Change::Closed;
     event.event = format!("{:032x}", 9).as_str().try_into().unwrap();
     history.add_events(&[event]).unwrap();
     drop(history);

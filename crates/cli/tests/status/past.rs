@@ -1,7 +1,7 @@
 //! The commands of the history.
 
 use crate::world::{LONG_AGO, MD0, MD1, Pass, World, finding, sampled};
-use pumice_history::DriveState;
+use pumice_monitor::history::DriveState;
 use serde_json::Value;
 
 fn two_passes() -> World {

@@ -1,6 +1,6 @@
 //! A machine: a tree like `/sys`, sockets that are answered by threads, a database.
 
-use pumice_history::{Drive, DriveState, Event, History, PassFile, Sample, Time};
+use pumice_monitor::history::{Drive, DriveState, Event, History, PassFile, Sample, Time};
 use pumice_service::api::{Answer, Request, Volume, encode};
 use serde_json::{Value, json};
 use std::fs;
@@ -231,8 +231,8 @@ pub(crate) fn alert(array: &str, kind: &str, text: &str, at: u64) -> Event {
         array: Some(array.try_into().unwrap()),
         pass: None,
         kind: kind.try_into().unwrap(),
-        severity: pumice_history::Severity::Warning,
-        change: pumice_history::Change::Opened,
+        severity: pumice_monitor::history::Severity::Warning,
+        change: pumice_monitor::history::Change::Opened,
         subject: "".try_into().unwrap(),
         text: text.try_into().unwrap(),
     }

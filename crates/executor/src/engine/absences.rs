@@ -4,7 +4,7 @@ use super::Engine;
 use crate::absent::{Absence, Cause};
 use crate::clock::now;
 use crate::state::Status;
-use pumice_units::Role;
+use pumice_base::units::Role;
 use std::collections::BTreeSet;
 
 impl Engine<'_> {

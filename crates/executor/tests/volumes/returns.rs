@@ -1,14 +1,14 @@
 //! Members of nodes that come and go take their roles back by themselves, where a rule allows it.
 
 use crate::world::{Random, served, spec, stop, wait_for};
+use pumice_base::units::Role;
 use pumice_blockdev::BlockDevice;
 use pumice_executor::{Cause, ControlError, MemberDrive, OpenOptions, ServedVolume, create, open};
-use pumice_initiator::DigestPolicy;
 use pumice_node::serve::{Backend, Drive, Server};
 use pumice_offload::{DataNode, DriveId};
 use pumice_raid::layout::{Layout, Level};
+use pumice_remote::initiator::DigestPolicy;
 use pumice_remote::{Dial, RemoteNode};
-use pumice_units::Role;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::SocketAddr;

@@ -2,8 +2,8 @@
 
 use super::done::Done;
 use mio::Waker;
-use pumice_auth::Computed;
-use pumice_transport::Stream;
+use pumice_nvme::auth::Computed;
+use pumice_remote::transport::Stream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

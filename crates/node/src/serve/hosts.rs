@@ -6,7 +6,7 @@ pub(super) use file::{FileAccess, FileHost, FilePeer};
 
 use super::host_faces::{Faces, HostFaces};
 use super::rights::Rights;
-use pumice_auth::policy::Policy;
+use pumice_nvme::auth::policy::Policy;
 use pumice_nvme::spec::Nqn;
 use std::path::PathBuf;
 use std::sync::Arc;

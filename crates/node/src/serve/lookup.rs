@@ -1,8 +1,8 @@
 //! The keys by which hosts prove their names.
 
-use pumice_auth::credentials::{Credentials, CredentialsError};
-use pumice_auth::keys::chap::ChapKey;
-use pumice_auth::policy::Policy;
+use pumice_nvme::auth::credentials::{Credentials, CredentialsError};
+use pumice_nvme::auth::keys::chap::ChapKey;
+use pumice_nvme::auth::policy::Policy;
 use pumice_nvme::controller::HostKeys;
 use pumice_nvme::spec::Nqn;
 use std::collections::HashMap;

@@ -3,7 +3,7 @@
 
 use super::fair::{Fair, HostKey};
 use super::handle::CoreHandle;
-use pumice_auth::Job;
+use pumice_nvme::auth::Job;
 use pumice_nvme::controller::network;
 use std::collections::HashMap;
 use std::hash::Hash;

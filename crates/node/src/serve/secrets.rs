@@ -2,10 +2,10 @@
 
 use super::hosts::{AccessConfig, KeyPaths};
 use super::keyfile::{KeyFileError, read_key};
-use pumice_auth::keys::KeyError;
-use pumice_auth::keys::chap::ChapKey;
-use pumice_auth::keys::psk::ConfiguredPsk;
-use pumice_auth::policy::Policy;
+use pumice_nvme::auth::keys::KeyError;
+use pumice_nvme::auth::keys::chap::ChapKey;
+use pumice_nvme::auth::keys::psk::ConfiguredPsk;
+use pumice_nvme::auth::policy::Policy;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use zeroize::Zeroizing;

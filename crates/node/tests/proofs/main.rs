@@ -3,21 +3,21 @@
 
 mod python;
 
-use pumice_auth::credentials::Credentials;
-use pumice_auth::group::{Ffdhe, Group};
-use pumice_auth::hash::Hash;
-use pumice_auth::keys::chap::ChapKey;
-use pumice_auth::policy::Policy;
 use pumice_blockdev::MemoryDevice;
-use pumice_initiator::{ConnectOptions, Controller, InitiatorError, OwnKeys, ProofError, discover};
 use pumice_node::NodeOptions;
 use pumice_node::serve::{Drive, HostFaces, KeyLookup, KeyTable, NoKeys, Server, Service};
+use pumice_nvme::auth::credentials::Credentials;
+use pumice_nvme::auth::group::{Ffdhe, Group};
+use pumice_nvme::auth::hash::Hash;
+use pumice_nvme::auth::keys::chap::ChapKey;
+use pumice_nvme::auth::policy::Policy;
 use pumice_nvme::controller::{HostKeys, Limits};
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{DISCOVERY_NQN, Sqe};
 use pumice_offload::PaceRequest;
-use pumice_transport::Plain;
+use pumice_remote::initiator::{ConnectOptions, Controller, InitiatorError, OwnKeys, ProofError, discover};
+use pumice_remote::transport::Plain;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 

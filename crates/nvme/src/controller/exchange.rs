@@ -1,10 +1,10 @@
 //! The authentication of a queue's host, as its connection holds it.
 
 use super::media::HostKeys;
+use crate::auth::controller::Controller;
+use crate::auth::step_limit;
 use crate::spec::command::{Fabrics, fabrics_command};
 use crate::spec::{Sqe, opcode};
-use pumice_auth::controller::Controller;
-use pumice_auth::step_limit;
 
 /// The authentication of a queue's host.
 #[derive(Debug)]

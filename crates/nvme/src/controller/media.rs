@@ -1,14 +1,14 @@
 //! Interface to the media: the caller's part of reads and writes.
 
 use super::upcoming::Upcoming;
+use crate::auth::Job;
+use crate::auth::credentials::Credentials;
+use crate::auth::policy::Policy;
+use crate::auth::secret::Seed;
 pub use crate::spec::command::Op;
 use crate::spec::command::{On, Sender};
 use crate::spec::connect::Data;
 use crate::spec::{Sqe, Status};
-use pumice_auth::Job;
-use pumice_auth::credentials::Credentials;
-use pumice_auth::policy::Policy;
-use pumice_auth::secret::Seed;
 use pumice_protect::face::FaceCommand;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Notices of a connection to the operator: for the caller to log and count.
 
+use crate::auth::failure::Failure;
 use crate::spec::Status;
-use pumice_auth::failure::Failure;
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;

@@ -5,13 +5,13 @@ use super::exchange::message;
 use super::media::Media;
 use super::notice::{EndReason, Notice};
 use super::subsystem::Access;
+use crate::auth::Computed;
+use crate::auth::controller::{Answer, Step};
+use crate::auth::failure::Failure;
 use crate::pdu::{Frame, Violation};
 use crate::spec::command::Fabrics;
 use crate::spec::connect::Data;
 use crate::spec::{DISCOVERY_NQN, Sqe, Status, authentication};
-use pumice_auth::Computed;
-use pumice_auth::controller::{Answer, Step};
-use pumice_auth::failure::Failure;
 
 /// Nanoseconds from the accept of a connection to the proof of its host, and for the rest of an
 /// authentication that failed on a queue that was live.

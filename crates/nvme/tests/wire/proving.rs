@@ -2,14 +2,14 @@
 
 use crate::pair::{HostQueue, options};
 use crate::world::{HOST, NQN, PLAIN, SECOND, World, block_command};
-use pumice_auth::credentials::Credentials;
-use pumice_auth::failure::Failure;
-use pumice_auth::group::{Ffdhe, Group};
-use pumice_auth::hash::Hash;
-use pumice_auth::host::{Action, Host};
-use pumice_auth::keys::chap::ChapKey;
-use pumice_auth::policy::Policy;
-use pumice_auth::secret::Seed;
+use pumice_nvme::auth::credentials::Credentials;
+use pumice_nvme::auth::failure::Failure;
+use pumice_nvme::auth::group::{Ffdhe, Group};
+use pumice_nvme::auth::hash::Hash;
+use pumice_nvme::auth::host::{Action, Host};
+use pumice_nvme::auth::keys::chap::ChapKey;
+use pumice_nvme::auth::policy::Policy;
+use pumice_nvme::auth::secret::Seed;
 use pumice_nvme::controller::{Access, HostKeys, Limits, Notice};
 use pumice_nvme::host::Options;
 use pumice_nvme::spec::connect::{AUTHENTICATE, CONCATENATE, DYNAMIC};

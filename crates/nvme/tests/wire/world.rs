@@ -1,7 +1,7 @@
 //! A subsystem with drives in memory, and the way to it byte by byte.
 
-use pumice_auth::secret::Seed;
-use pumice_auth::{Computed, Job};
+use pumice_nvme::auth::secret::Seed;
+use pumice_nvme::auth::{Computed, Job};
 use pumice_nvme::controller::{
     Access, Connection, HostKeys, Identity, Limits, Media, Op, Request, Submitted, Subsystem,
 };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pumice_units::Role;
+use pumice_base::units::Role;
 
 use super::{Array, Member, Note, State};
 use crate::arrangement::Arrangement;

@@ -5,7 +5,7 @@ use mio::unix::pipe::{Receiver, Sender};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use pumice_units::printable;
+use pumice_base::units::printable;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;

@@ -3,8 +3,8 @@
 use super::program::Call;
 use super::words::{change, seconds, severity};
 use super::{Channel, ChannelFailure, Message};
+use pumice_base::units::printable;
 use pumice_monitor::alerts::{Event, MAIL};
-use pumice_units::printable;
 use serde::Serialize;
 use std::fs::{self, Metadata};
 use std::io::ErrorKind;

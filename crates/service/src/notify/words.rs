@@ -1,8 +1,8 @@
 //! Words about an event. Names of arrays and drives are chosen by others: nothing in them may end a
 //! line.
 
+use pumice_base::units::{format_date, printable};
 use pumice_monitor::alerts::{Change, Event, Severity};
-use pumice_units::{format_date, printable};
 
 /// A text cut to some bytes at a character's end; what was cut is told by three dots.
 pub(super) fn cut(text: &str, most: usize) -> String {

@@ -1,7 +1,7 @@
 //! The pass file of a run.
 
 use crate::failure::Failure;
-use pumice_durable::{Folder, Store, replace};
+use pumice_base::durable::{Folder, Store, replace};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::fs::File;
@@ -133,7 +133,7 @@ impl PassPlace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pumice_history::PassFile;
+    use pumice_monitor::history::PassFile;
 
     #[test]
     fn a_file_is_one_that_the_history_reads() {

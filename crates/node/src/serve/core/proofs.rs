@@ -1,7 +1,7 @@
 //! Results of computations for hosts that authenticate.
 
 use super::Core;
-use pumice_auth::Computed;
+use pumice_nvme::auth::Computed;
 
 impl Core {
     /// Computations are done. A connection that is gone needs none any more.

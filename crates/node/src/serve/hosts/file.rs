@@ -3,9 +3,9 @@
 use super::{AccessConfig, AccessMode, HostEntry, KeyPaths, OwnDrives, PeerEntry, TlsUse};
 use crate::serve::host_faces::Faces;
 use crate::serve::rights::Rights;
-use pumice_auth::group::Group;
-use pumice_auth::hash::Hash;
-use pumice_auth::policy::Policy;
+use pumice_nvme::auth::group::Group;
+use pumice_nvme::auth::hash::Hash;
+use pumice_nvme::auth::policy::Policy;
 use pumice_nvme::spec::Nqn;
 use serde::Deserialize;
 use std::net::SocketAddr;

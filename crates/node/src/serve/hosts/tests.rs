@@ -3,7 +3,7 @@
 use super::*;
 use crate::serve::config::NodeConfig;
 use crate::serve::rights::Right;
-use pumice_auth::hash::Hash;
+use pumice_nvme::auth::hash::Hash;
 
 /// An entry of the list.
 pub(in crate::serve) fn host(number: usize, keys: KeyPaths) -> HostEntry {

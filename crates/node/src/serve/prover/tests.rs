@@ -1,11 +1,11 @@
 use super::*;
 use mio::{Poll, Token, Waker};
-use pumice_auth::controller::{Controller, Step};
-use pumice_auth::credentials::Credentials;
-use pumice_auth::keys::chap::ChapKey;
-use pumice_auth::message::Negotiate;
-use pumice_auth::policy::Policy;
-use pumice_auth::secret::Seed;
+use pumice_nvme::auth::controller::{Controller, Step};
+use pumice_nvme::auth::credentials::Credentials;
+use pumice_nvme::auth::keys::chap::ChapKey;
+use pumice_nvme::auth::message::Negotiate;
+use pumice_nvme::auth::policy::Policy;
+use pumice_nvme::auth::secret::Seed;
 use std::net::Ipv4Addr;
 
 fn job() -> Job {

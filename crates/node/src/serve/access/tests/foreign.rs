@@ -3,10 +3,10 @@
 use super::denied::{enabled, queue, serve_config};
 use super::*;
 use crate::serve::config::NodeConfig;
-use pumice_initiator::Queue;
 use pumice_nvme::spec::connect::DYNAMIC;
 use pumice_nvme::spec::opcode::{admin, io};
 use pumice_offload::{DriveId, MemoryAddress, Mode, ParityCommand, Rule, Source, Window};
+use pumice_remote::initiator::Queue;
 
 const ONE: &str = "nqn.2026-11.example:one";
 const TWO: &str = "nqn.2026-11.example:second";
