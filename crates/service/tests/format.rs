@@ -20,6 +20,7 @@ fn order() -> ScrubOrder {
         batch: None,
         seed: Some("ab".repeat(32)),
         range: Some(3..9),
+        parts: Vec::new(),
         order: Some("staggered".to_owned()),
         repair: Some("strong".to_owned()),
         dry_run: true,
@@ -97,6 +98,7 @@ fn all_answers() -> Vec<Answer> {
             output: "all\nclean\n".to_owned(),
             exit: 3,
             stopped: Some("why".to_owned()),
+            document: None,
         }),
         Answer::Error(Fault::new(Code::Held, "the volume is held")),
     ]
@@ -257,7 +259,7 @@ fn rows(heading: &str) -> Vec<&'static str> {
         .collect()
 }
 
-const CODES: [Code; 22] = [
+const CODES: [Code; 26] = [
     Code::InvalidRequest,
     Code::TooLong,
     Code::UnknownVersion,
@@ -280,6 +282,10 @@ const CODES: [Code; 22] = [
     Code::Failed,
     Code::NoVolume,
     Code::SeveralVolumes,
+    Code::NotAllowed,
+    Code::NotSaved,
+    Code::Busy,
+    Code::NoSuch,
 ];
 
 #[test]

@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn a_state_with_impossible_fields_is_refused_by_name() {
         type Change = fn(&mut SavedPass);
-        let changes: [(&str, Change); 15] = [
+        let changes: [(&str, Change); 16] = [
             ("array", |s| s.array = Uuid([8; 16]).to_string()),
             ("saved", |s| s.saved = 1),
             ("pass", |s| s.pass = 0),
