@@ -50,7 +50,7 @@ struct Pumice {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Check an array, locate damage, name the damaged member, and optionally repair it
-    Scrub(scrub::ScrubArgs),
+    Scrub(Box<scrub::ScrubArgs>),
     /// Show the arrays that devices belong to
     Inspect(inspect::InspectArgs),
     /// List, show, undo or delete repairs
