@@ -22,10 +22,10 @@ fn quoted(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
-/// Commands without subcommands, and their long options.
+/// Commands that do something without a subcommand, and their long options.
 fn leaves(command: &Command, path: &str, out: &mut BTreeMap<String, Vec<String>>) {
     let subs: Vec<&Command> = command.get_subcommands().filter(|sub| sub.get_name() != "help").collect();
-    if subs.is_empty() {
+    if subs.is_empty() || command.is_subcommand_negates_reqs_set() {
         let longs = command.get_arguments().filter_map(|argument| argument.get_long());
         let longs = longs.filter(|long| !OF_OUTPUT.contains(long)).map(|long| format!("--{long}"));
         out.insert(path.to_owned(), longs.collect());

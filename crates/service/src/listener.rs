@@ -168,7 +168,7 @@ mod tests {
         let path = folder.path().join("deep/socket.sock");
         let listener = Listener::open(&path).unwrap().unwrap();
         assert!(Listener::open(&path).unwrap().is_none(), "a process answers there");
-        std::thread::spawn(move || listener.serve(|line, peer| [line, &[u8::from(peer.may_order)]].concat()));
+        std::thread::spawn(move || listener.serve(|line, peer| [&[u8::from(peer.may_order)], line].concat()));
         let hanging: Vec<UnixStream> = (0..CLIENTS).map(|_| UnixStream::connect(&path).unwrap()).collect();
         let mut told = Vec::new();
         let mut one_more = UnixStream::connect(&path).unwrap();
@@ -178,12 +178,13 @@ mod tests {
         let mut answered = Err(io::ErrorKind::Other.into());
         while asked.elapsed() < 3 * PATIENCE {
             answered = ask(&path, b"x\n", 100, PATIENCE);
-            if answered.as_ref().is_ok_and(|line| line.starts_with(b"x")) {
+            if answered.as_ref().is_ok_and(|line| line.ends_with(b"x\n")) {
                 break;
             }
             std::thread::sleep(PAUSE);
         }
-        assert_eq!(answered.unwrap(), b"x\n\x01", "clients that say nothing lose their places after 2 s");
+        assert_eq!(answered.unwrap(), b"\x01x\n", "clients that say nothing lose their places after 2 s");
+        assert!(asked.elapsed() > PATIENCE / 2, "{:?}: they had their time", asked.elapsed());
         drop(hanging);
     }
 }

@@ -7,7 +7,7 @@ mod control;
 mod file;
 mod socket;
 
-pub use client::{Running, all, find, order};
+pub use client::{Found, all, find, order};
 pub use control::{Next, PassControl};
 pub use file::{PassPlace, passes_of};
 pub use socket::PassSocket;

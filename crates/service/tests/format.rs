@@ -21,7 +21,7 @@ fn order() -> ScrubOrder {
         batch: None,
         seed: Some("ab".repeat(32)),
         range: Some(3..9),
-        parts: vec![3..5, 7..9],
+        parts: Vec::new(),
         order: Some("staggered".to_owned()),
         repair: Some("strong".to_owned()),
         dry_run: true,
@@ -108,7 +108,7 @@ fn all_answers() -> Vec<Answer> {
             output: "all\nclean\n".to_owned(),
             exit: 3,
             stopped: Some("why".to_owned()),
-            document: Some("{}".to_owned()),
+            document: None,
         }),
         Answer::Error(Fault::new(Code::Held, "the volume is held")),
     ]
@@ -320,7 +320,7 @@ fn rows(heading: &str) -> Vec<&'static str> {
         .collect()
 }
 
-const CODES: [Code; 22] = [
+const CODES: [Code; 26] = [
     Code::InvalidRequest,
     Code::TooLong,
     Code::UnknownVersion,
@@ -343,6 +343,10 @@ const CODES: [Code; 22] = [
     Code::Failed,
     Code::NoVolume,
     Code::SeveralVolumes,
+    Code::NotAllowed,
+    Code::NotSaved,
+    Code::Busy,
+    Code::NoSuch,
 ];
 
 #[test]

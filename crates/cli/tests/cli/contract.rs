@@ -14,10 +14,12 @@ fn keys(value: &Value) -> Vec<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-const SCRUB: [&str; 26] = [
+const SCRUB: [&str; 29] = [
     "absent",
     "array",
+    "begun",
     "bytes_checked",
+    "checked",
     "degraded",
     "equations",
     "events",
@@ -27,6 +29,7 @@ const SCRUB: [&str; 26] = [
     "method",
     "miss_bound",
     "pacing",
+    "parts",
     "patterns",
     "range",
     "read",
@@ -192,6 +195,7 @@ fn an_inspection_says_what_the_contract_says() {
         "raid_disks",
         "size_bytes",
         "state",
+        "stripes",
         "uuid",
     ];
     expected.sort_unstable();
@@ -200,7 +204,7 @@ fn an_inspection_says_what_the_contract_says() {
     assert_eq!(found["size_bytes"], STRIPES * 3 * CHUNK as u64);
     assert_eq!(
         sorted(keys(&found["members"][0])),
-        ["data_offset_bytes", "device", "events", "role", "state"]
+        ["data_offset_bytes", "device", "device_uuid", "events", "role", "state"]
     );
     assert_eq!(found["members"][4]["data_offset_bytes"], DATA_OFFSET);
 

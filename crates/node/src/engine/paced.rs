@@ -96,7 +96,7 @@ impl MediaJob<'_> {
             }
             for (first, lines) in lines.into_iter().enumerate() {
                 let mine: Vec<usize> = (first..sources).step_by(threads).collect();
-                scope.spawn(move || self.read_at_pace(&shape, begin, &mine, &lines, pacing, wanted));
+                scope.spawn(move || self.read_at_pace(&shape, begin, &mine, lines, pacing, wanted));
             }
             // The fold gives way to everybody. Those who read do not: they wait for drives mostly,
             // and what they wait for longer is taken for the drive's time.
@@ -117,7 +117,7 @@ impl MediaJob<'_> {
         shape: &Shape,
         begin: u64,
         mine: &[usize],
-        lines: &Lines,
+        Lines { full, empty: empties }: Lines,
         pacing: &Pacing,
         wanted: &(dyn Fn() -> bool + Sync),
     ) {
@@ -125,7 +125,7 @@ impl MediaJob<'_> {
             mine.iter().map(|i| pacing.reader(self.sources()[*i].device, self.permit().asker())).collect();
         let mut states: Vec<Reader> = mine.iter().map(|_| Reader::default()).collect();
         for unit in (begin..shape.units()).map(|index| shape.unit(index)) {
-            let all = mine.iter().zip(&readers).zip(&mut states).zip(&lines.empty);
+            let all = mine.iter().zip(&readers).zip(&mut states).zip(&empties);
             for (((source, reader), state), empty) in all {
                 let Ok(mut buffer) = empty.recv() else { return };
                 let from = self.sources()[*source];
@@ -145,12 +145,15 @@ impl MediaJob<'_> {
                     }
                     at = end;
                 }
-                if lines.full.send(Part { source: *source, buffer, failure, judged }).is_err() {
+                if full.send(Part { source: *source, buffer, failure, judged }).is_err() {
                     return;
                 }
             }
         }
-        for empty in &lines.empty {
+        // The fold learns that nothing more comes: another reader may have ended early, and then it
+        // would wait for that one's part, and this thread for the fold.
+        drop(full);
+        for empty in &empties {
             // Until the fold has given all of them back.
             empty.iter().for_each(|buffer| pacing.keep(buffer));
         }

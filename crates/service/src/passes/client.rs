@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Instant;
 
-/// Passes that run, each with its socket, and the sockets whose processes do not answer.
-pub type Running = (Vec<(PathBuf, PassState)>, Vec<Failure>);
+/// A pass that runs, and its socket.
+pub type Found = (PathBuf, PassState);
 
 /// The passes that run, each with its socket, and the sockets whose processes do not answer.
 /// Sockets of dead processes are left out.
 ///
 /// # Errors
 /// If the folder cannot be read.
-pub fn all(folder: &Path) -> Result<Running, Failure> {
+pub fn all(folder: &Path) -> Result<(Vec<Found>, Vec<Failure>), Failure> {
     let (tell, told) = mpsc::channel();
     let sockets = sockets(folder)?;
     for (number, socket) in sockets.iter().cloned().enumerate() {
@@ -70,9 +70,9 @@ fn asked(socket: &Path, request: &PassRequest) -> Result<Option<PassState>, Fail
 ///
 /// # Errors
 /// If there is none or there are several, or a process that may be the one does not answer.
-pub fn find(folder: &Path, name: &str) -> Result<(PathBuf, PassState), Failure> {
+pub fn find(folder: &Path, name: &str) -> Result<Found, Failure> {
     let (passes, mut silent) = all(folder)?;
-    let mut named: Vec<(PathBuf, PassState)> = passes.into_iter().filter(|(_, pass)| pass.is(name)).collect();
+    let mut named: Vec<Found> = passes.into_iter().filter(|(_, pass)| pass.is(name)).collect();
     match named.len() {
         1 => Ok(named.remove(0)),
         0 if !silent.is_empty() => Err(silent.swap_remove(0)),

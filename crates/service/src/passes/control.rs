@@ -81,16 +81,14 @@ impl PassControl {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a run. The stop that it heeds is raised already if the command was stopped.
+    /// Begins a run. The stop that it heeds is raised already if an order came while everything was
+    /// opened: the run has not seen it.
     #[must_use]
     pub fn begin(&self) -> Arc<Stop> {
         let stop = Arc::new(Stop::new());
         let mut state = self.lock();
         state.stop = Some(Arc::clone(&stop));
-        let raised = state.wish == Wish::Stop || matches!(state.wish, Wish::Pause(_));
-        if state.wish == Wish::Again {
-            state.wish = Wish::Run;
-        }
+        let raised = state.wish != Wish::Run;
         drop(state);
         if raised {
             stop.raise();
@@ -114,7 +112,10 @@ impl PassControl {
         loop {
             match state.wish {
                 Wish::Run | Wish::Stop => return Next::Over,
-                Wish::Again => return Next::Again,
+                Wish::Again => {
+                    state.wish = Wish::Run;
+                    return Next::Again;
+                }
                 Wish::Pause(until) => {
                     let left = until.saturating_duration_since(Instant::now());
                     if left.is_zero() {
@@ -356,6 +357,21 @@ mod tests {
             assert!(matches!(refused, PassAnswer::Error(fault) if fault.code == Some(Code::InvalidRequest)));
         }
         assert_eq!(control.state().rate, Some(2 << 20));
+    }
+
+    /// A run reads its pace before it begins.
+    #[test]
+    fn a_pace_that_comes_while_a_run_opens_ends_that_run() {
+        let control = control();
+        let _stop = control.begin();
+        let pace = |rate| control.answer(&PassRequest::Pace { rate: Some(rate), slowdown_ns: None });
+        let _ = pace(1 << 20);
+        assert_eq!(control.ended(&mut |_| ()), Next::Again);
+        let _ = pace(2 << 20);
+        assert!(control.begin().is_raised());
+        assert_eq!(control.ended(&mut |_| ()), Next::Again);
+        assert!(!control.begin().is_raised());
+        assert_eq!(control.pace(PaceRequest::default()).rate, Some(2 << 20));
     }
 
     #[test]
