@@ -1,5 +1,5 @@
-//! Pages that commands show to people: a first line, paragraphs with a title, tables. No line is wider
-//! than the terminal, or than 80 columns if there is none.
+//! Pages that commands show to people: a first line, paragraphs with a title, tables. No line is
+//! wider than the terminal, or than 80 columns if there is none.
 
 use crate::table::{Table, Tone, columns, is_coloured, is_terminal, width, wrapped};
 use crate::text::{delivered, write};
