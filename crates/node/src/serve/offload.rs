@@ -24,8 +24,8 @@ use pumice_nvme::spec::command::{Direction, Effect};
 use pumice_nvme::spec::{Sqe, Status, effects};
 use pumice_offload::wire::{self, Length, SocketBytes, opcode};
 use pumice_offload::{
-    AssociatedHost, DataNode, DriveId, ErrorKind, Grant, Hosts, MemoryAddress, NodeError, SuperblockSeen,
-    TaggedBlocks, TaggedDrives,
+    AssociatedHost, DriveId, ErrorKind, Grant, Hosts, MemoryAddress, NodeError, SuperblockSeen, TaggedBlocks,
+    TaggedDrives,
 };
 use pumice_protect::origin::RestoredTag;
 use sha2::{Digest, Sha256};

@@ -80,9 +80,9 @@ fn paths(field: &str, given: Option<OneOrTwo>) -> Result<Vec<PathBuf>, String> {
 }
 
 fn policy(hashes: Option<&[String]>, groups: Option<&[String]>) -> Result<Policy, String> {
-    fn all<T: FromStr>(field: &str, words: Option<&[String]>, usual: &[T]) -> Result<Vec<T>, String>
+    fn all<T>(field: &str, words: Option<&[String]>, usual: &[T]) -> Result<Vec<T>, String>
     where
-        T: Clone,
+        T: Clone + FromStr,
         T::Err: std::fmt::Display,
     {
         let Some(words) = words else { return Ok(usual.to_vec()) };
