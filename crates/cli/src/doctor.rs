@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Names what collides with Pumice on this machine, or is missing: other programs that check
-/// arrays, rules by which Linux takes volumes, modes, configuration, programs. Each with the command
-/// that mends it.
+/// arrays, rules by which Linux takes volumes, modes, configuration, programs. Each with the
+/// command that mends it.
 ///
 /// Nothing is changed.
 #[derive(Debug, Args)]

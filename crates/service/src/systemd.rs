@@ -1,4 +1,4 @@
-//! What a process tells the manager that started it: sd_notify(3), without a library.
+//! Words of a process to the manager that started it: sd_notify(3), without a library.
 
 use std::ffi::OsString;
 use std::os::linux::net::SocketAddrExt;

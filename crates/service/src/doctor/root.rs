@@ -79,8 +79,8 @@ impl Root {
         }
     }
 
-    /// The units that something starts, with a name for which `is_one` holds: those with a link in a
-    /// folder `*.wants` or `*.requires`. Units that are masked are left out.
+    /// The units that something starts, with a name for which `is_one` holds: those with a link in
+    /// a folder `*.wants` or `*.requires`. Units that are masked are left out.
     pub(super) fn enabled(&self, is_one: impl Fn(&str) -> bool) -> Vec<String> {
         let mut out = Vec::new();
         for folder in UNITS {
