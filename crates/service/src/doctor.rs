@@ -1,5 +1,5 @@
-//! Obstacles on a machine that keep Pumice from working as its operator expects: read from
-//! configuration files, changed by nobody. `docs/reference/doctor.md` has the checks.
+//! Things that keep Pumice from working as its operator expects, found in configuration files.
+//! Nothing is changed. `docs/reference/doctor.md` has the checks.
 
 mod mdadm;
 mod own;
