@@ -172,6 +172,7 @@ fn turn(socket: &mut Socket, shared: &Arc<Shared>) -> io::Result<Turn> {
         engine: &pool,
         control: &pool,
         host: socket.host(),
+        peer: [127, 0, 0, 1].into(),
         granted: socket.granted,
         account: account.as_ref(),
         flying: &mut flying,

@@ -29,7 +29,8 @@ fn serve(granted: Granted) -> (Server, Arc<MemoryDevice>) {
     let device = Arc::new(MemoryDevice::with_content("m", content));
     let mut access = HostTable::of_faces(HostFaces::default());
     access.grant(HOST, granted);
-    let gate = Gate { access: Arc::new(access), transport: Arc::new(Plain), keys: Arc::new(NoKeys) };
+    let gate =
+        Gate { access: Arc::new(access), transport: Arc::new(Plain), keys: Arc::new(crate::serve::NoKeys) };
     let service = Service {
         listen: vec!["127.0.0.1:0".parse().unwrap()],
         nqn: NODE.parse().unwrap(),
