@@ -192,8 +192,8 @@ fn judge(
     Ok(())
 }
 
-/// Makes an array of md's one whose parity can be judged, if its state allows that. `here` is the array as
-/// this machine runs it. Returns whether another machine probably runs it.
+/// Makes an array of md's one whose parity can be judged, if its state allows that. `here` is the
+/// array as this machine runs it. Returns whether another machine probably runs it.
 fn is_judged(
     array: &mut Array,
     here: Option<&Running>,
