@@ -199,13 +199,29 @@ fn exceptions_are_heeded_and_go_when_nothing_needs_them() {
 fn pure_crates_take_no_time_and_unsafe_has_its_place() {
     one(&with(&[("crates/pure/src/lib.rs", "use std::time::Instant;\n")]), &["'pure' is pure"]);
     assert!(with(&[("crates/low/src/lib.rs", "use std::time::Instant;\n")]).is_empty());
-    one(&with(&[("crates/low/src/sums/one.rs", "use std::time::Instant;\n")]), &["'low/sums/one' is pure"]);
-    assert!(with(&[("crates/low/src/sums/files.rs", "use std::time::Instant;\n")]).is_empty());
     let unsafe_code = format!("{} {{}}\n", "unsafe");
     one(&with(&[("crates/pure/src/lib.rs", &unsafe_code)]), &["may_be_unsafe"]);
     assert!(with(&[("crates/low/src/lib.rs", &unsafe_code)]).is_empty());
     let allow = format!("#[{}(dead_code)]\n", "allow");
     one(&with(&[("crates/low/src/lib.rs", &allow)]), &["#[expect"]);
+}
+
+#[test]
+fn a_module_can_be_pure_or_not() {
+    let rules = RULES_OF_TESTS
+        .replace("pure = [\"pure\"]", "pure = [\"pure\", \"low/sums\"]\nimpure = [\"low/sums/files\"]");
+    let rules = Rules::parse(&rules).unwrap();
+    let clock = "use std::time::Instant;\n";
+    let wrong = |paths: &[&str]| {
+        let mut all = good();
+        all.extend(paths.iter().map(|path| ((*path).to_owned(), clock.to_owned())));
+        check(&all, &rules)
+    };
+    let files = "crates/low/src/sums/files.rs";
+    assert!(wrong(&["crates/low/src/sum.rs", files]).iter().all(|line| line.contains("'low/sums'")));
+    one(&wrong(&["crates/low/src/sums.rs", files]), &["'low/sums' is pure"]);
+    one(&wrong(&["crates/low/src/sums/one.rs", files]), &["'low/sums/one' is pure"]);
+    one(&wrong(&["crates/low/src/sums/one.rs"])[..1], &["no crate or module 'low/sums/files'"]);
 }
 
 #[test]

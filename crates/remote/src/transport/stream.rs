@@ -30,8 +30,8 @@ pub const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
 /// * **It holds memory.** [`held`](Self::held) is what a caller counts for its host, beside its own
 ///   buffers. It has a bound, which the layer documents.
 /// * **It may say goodbye.** [`close`](Self::close) sends what the layer sends last, if that can be
-/// done at once, and ends the connection. A [`Closer`](crate::transport::Closer) of the socket ends
-/// it without a word.
+///   done at once, and ends the connection. A [`Closer`](crate::transport::Closer) of the socket
+///   ends it without a word.
 ///
 /// Where the socket blocks, so do calls of a layer: a read returns at least one byte, the end (0)
 /// or an error, and a deadline of the socket ends it with `WouldBlock` or `TimedOut`.
