@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(due(4, 1), 0, "soon over");
         assert_eq!(due(1000, 7), 100);
         assert_eq!(due(50, 1 << 40), 46, "not more than one a second");
-        // Four weeks: a percent takes longer than ten minutes.
-        assert_eq!(due(28 * 86_400, 1), 28 * 24 * 6);
+        // Four weeks: a percent takes 40 times ten minutes and a bit.
+        assert_eq!(due(28 * 86_400, 1), 100 * 41);
     }
 }

@@ -77,8 +77,8 @@ pub(crate) struct NamedArgs {
 /// Shows a volume.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: 0 shown; with --test 0 if all members are in sync, 1 if the volume is degraded, rebuilding
-or held; 2 could not run.")]
+Exit codes: 0 shown; with --test 0 if all members are in sync, 1 if the volume is degraded, \
+rebuilding or held; 2 could not run.")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     named: NamedArgs,

@@ -69,7 +69,7 @@ fn offer_json(words: &mut Vec<String>, found: &mut BTreeSet<String>) {
 
 /// Commands whose documents are tested where there is what they need: a volume that is served, a
 /// history.
-const ELSEWHERE: [&str; 11] = [
+const ELSEWHERE: [&str; 12] = [
     "health",
     "history",
     "report",
@@ -77,6 +77,7 @@ const ELSEWHERE: [&str; 11] = [
     "volume add",
     "volume assemble",
     "volume create",
+    "volume events",
     "volume fail",
     "volume replace",
     "volume status",
@@ -122,6 +123,7 @@ fn every_command_with_json_prints_json_alone() {
         ("volume list", words(&["volume", "list"])),
         ("discover", words(&["discover", &address])),
         ("drives", words(&["drives", &address])),
+        ("doctor", words(&["doctor", "--root", folder.path().to_str().unwrap()])),
         ("bench", words(&["bench", "--rounds", "1"])),
         ("bench", words(&[&["bench", &address][..], &short].concat())),
         ("demo", words(&["demo", "--volume"])),

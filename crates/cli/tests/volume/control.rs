@@ -71,7 +71,7 @@ fn errors_have_codes_in_version_2_and_are_texts_in_version_1() {
     let text = "role 2: it is missing or being rebuilt already";
     assert_eq!(answer(&world, &fail("2").to_string()), json!({ "error": text }));
     assert_eq!(error(&world, fail("2")), ("missing".to_owned(), text.to_owned()));
-    let later = answer(&world, r#"{"version":3,"ask":"status"}"#);
+    let later = answer(&world, r#"{"version":4,"ask":"status"}"#);
     assert_eq!((&later["version"], &later["error"]["code"]), (&json!(2), &json!("unknown_version")));
 }
 

@@ -171,6 +171,17 @@ fn the_newest_superblocks_say_who_is_out() {
 }
 
 #[test]
+fn a_newest_superblock_that_counts_itself_out_is_refused() {
+    for (kind, images) in KINDS {
+        let flipped = Made::new(kind, images).poke([1], 16, &[29]).poke([1], 24, &[2]);
+        let refusal = "rmeta of image 1: failed_devices is 0x2, which counts that image itself out";
+        assert_eq!(flipped.refusal(), refusal, "{kind}");
+    }
+    let others = Made::new("raid1", 4).poke([1], 16, &[29]).poke([1], 24, &[122]);
+    assert!(others.refusal().contains("failed_devices is 0x7a, which counts"), "{}", others.refusal());
+}
+
+#[test]
 fn events_that_nobody_explains_are_refused() {
     for (kind, images) in KINDS {
         let refusal = Made::new(kind, images).poke([1], 16, &[27]).refusal();

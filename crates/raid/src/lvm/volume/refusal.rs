@@ -97,6 +97,14 @@ pub enum Refusal {
         /// The value in the text.
         text: String,
     },
+    /// The newest superblocks count every image out that has one of them: nobody in use wrote them.
+    #[error("rmeta of image {role}: failed_devices is {failed:#x}, which counts that image itself out")]
+    CountsItselfOut {
+        /// The first role with a newest superblock.
+        role: u16,
+        /// Its failed_devices.
+        failed: u64,
+    },
     /// Superblocks that contradict each other.
     #[error("images {} and {} disagree on {field}: {} and {}", .roles.0, .roles.1, .found.0, .found.1)]
     Images {
