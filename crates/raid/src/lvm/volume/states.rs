@@ -99,8 +99,8 @@ fn failed(found: &[(usize, Result<Superblock, Invalid>)]) -> Result<u64, Refusal
     for (role, other) in good().filter(|(_, other)| other.events == newest.events) {
         same("failed_devices", (first, role), newest.failed, other.failed)?;
     }
-    // The kernel writes superblocks to images in use alone. A flip of bits can raise the events of one
-    // image: it must not decide about the others.
+    // The kernel writes superblocks to images in use alone. A flip of bits can raise the events of
+    // one image: it must not decide about the others.
     let in_use = |role: u16| newest.failed >> role & 1 == 0;
     if !good().any(|(role, other)| other.events == newest.events && in_use(role)) {
         return Err(Refusal::CountsItselfOut { role: first, failed: newest.failed });
