@@ -3,18 +3,18 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pumice_auth::Computed;
-use pumice_auth::controller::{Controller, Step};
-use pumice_auth::credentials::Credentials;
-use pumice_auth::group::{Ffdhe, Group};
-use pumice_auth::hash::Hash;
-use pumice_auth::host::{Action, Host};
-use pumice_auth::keys::chap::ChapKey;
-use pumice_auth::keys::identity::Identity;
-use pumice_auth::keys::psk::ConfiguredPsk;
-use pumice_auth::message::{FromController, FromHost, MAX_MESSAGE, success2};
-use pumice_auth::policy::Policy;
-use pumice_auth::secret::Seed;
+use pumice_nvme::auth::Computed;
+use pumice_nvme::auth::controller::{Controller, Step};
+use pumice_nvme::auth::credentials::Credentials;
+use pumice_nvme::auth::group::{Ffdhe, Group};
+use pumice_nvme::auth::hash::Hash;
+use pumice_nvme::auth::host::{Action, Host};
+use pumice_nvme::auth::keys::chap::ChapKey;
+use pumice_nvme::auth::keys::identity::Identity;
+use pumice_nvme::auth::keys::psk::ConfiguredPsk;
+use pumice_nvme::auth::message::{FromController, FromHost, MAX_MESSAGE, success2};
+use pumice_nvme::auth::policy::Policy;
+use pumice_nvme::auth::secret::Seed;
 use pumice_fuzz::Bytes;
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use pumice_fuzz::take;
 use pumice_raid::Uuid;
 use pumice_raid::bitmap::{Bitmap, HEADER_BYTES, Header, MAGIC};
-use pumice_units::Sectors;
+use pumice_base::units::Sectors;
 
 fuzz_target!(|data: &[u8]| {
     let mut rest = data;

@@ -4,10 +4,10 @@
 
 use libfuzzer_sys::fuzz_target;
 use pumice_fuzz::take;
-use pumice_lvm::dm_raid::Superblock;
-use pumice_lvm::group::Group;
-use pumice_lvm::text;
-use pumice_lvm::volume::{Located, Place, RaidVolume, State};
+use pumice_raid::lvm::dm_raid::Superblock;
+use pumice_raid::lvm::group::Group;
+use pumice_raid::lvm::text;
+use pumice_raid::lvm::volume::{Located, Place, RaidVolume, State};
 use pumice_raid::ReadAt;
 
 /// Sectors of an extent, and of what stands in front of the first.

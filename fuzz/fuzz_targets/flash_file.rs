@@ -4,9 +4,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use pumice_blockdev::{BlockDevice, DeviceMedium, MemoryDevice};
-use pumice_durable::Medium;
-use pumice_flashdrive::{FileNand, FlashDrive, Layout, Page, Superblock};
-use pumice_ftl::{Coded, Config, Fingerprint, Ftl, NandJournal, Scheme, Secret};
+use pumice_base::durable::Medium;
+use pumice_flash::device::{FileNand, FlashDrive, Layout, Page, Superblock};
+use pumice_flash::ftl::{Coded, Config, Fingerprint, Ftl, NandJournal, Scheme, Secret};
 use pumice_fuzz::{Bytes, take};
 use std::sync::{Arc, OnceLock};
 
@@ -57,7 +57,7 @@ fuzz_target!(|data: &[u8]| {
     let mut bytes = Bytes::new(rest);
     while !bytes.is_empty() {
         let Ok([block, a, b, c, mask]) = <[u8; 5]>::try_from(bytes.take(5)) else { break };
-        let block = pumice_flash::BlockId(u32::from(block) % geometry.blocks);
+        let block = pumice_flash::chip::BlockId(u32::from(block) % geometry.blocks);
         let place = u64::from(u32::from_le_bytes([a, b, c, 0]));
         let at = if mask & 1 == 0 {
             superblock.layout.data_at(geometry.page(block, 0)) + place % (4096 * 32)
@@ -68,7 +68,7 @@ fuzz_target!(|data: &[u8]| {
     }
     if choice & 1 == 0 {
         // Tags whose checksums fit, whatever they say.
-        for block in (0..geometry.blocks).map(pumice_flash::BlockId) {
+        for block in (0..geometry.blocks).map(pumice_flash::chip::BlockId) {
             let footer = superblock.layout.footer_at(block) as usize;
             for tag in content[footer..footer + superblock.layout.footer_bytes()].chunks_mut(128) {
                 if tag[..4] == *b"PFT1" {

@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pumice_flash::{BlockId, Geometry, MemoryNand, Nand, NandError, Timing};
-use pumice_ftl::{Coded, Config, DataSum, Ftl, Journal, Kind, LogPlace, NandJournal, Scheme, Sums, Tag, recover};
+use pumice_flash::chip::{BlockId, Geometry, MemoryNand, Nand, NandError, Timing};
+use pumice_flash::ftl::{Coded, Config, DataSum, Ftl, Journal, Kind, LogPlace, NandJournal, Scheme, Sums, Tag, recover};
 
 const LOGICAL: u32 = 24;
 const SHAPE: Geometry =

@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use pumice_fuzz::{Device, seal_lvm, take};
-use pumice_lvm::{Device as Named, label, survey};
+use pumice_raid::lvm::{Device as Named, label, survey};
 
 fuzz_target!(|data: &[u8]| {
     let _ = label::read(data);

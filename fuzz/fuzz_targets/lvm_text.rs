@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pumice_lvm::group::Group;
-use pumice_lvm::pieces::pieces;
-use pumice_lvm::text;
+use pumice_raid::lvm::group::Group;
+use pumice_raid::lvm::pieces::pieces;
+use pumice_raid::lvm::text;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(file) = text::parse(data) else { return };

@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use pumice_fuzz::{Device, seal_superblock, spec, take};
 use pumice_raid::{InspectReport, Metadata, assemble, probe};
-use pumice_units::StripeIndex;
+use pumice_base::units::StripeIndex;
 
 fuzz_target!(|data: &[u8]| {
     let _ = probe(&data);

@@ -134,7 +134,7 @@ fn ftl_cases(rest: &[String]) -> Result<(), Failed> {
         [option, seeds] if option == "--seeds" && are_seeds(seeds) => seeds,
         _ => return Err(wrong()),
     };
-    let args = ["test", "--package", "pumice-ftl", "--package", "pumice-flashdrive", "--test", "power"];
+    let args = ["test", "--package", "pumice-flash", "--test", "power", "--test", "device_power"];
     cargo(&args, &[("PUMICE_FTL_SEEDS", seeds)])
 }
 
@@ -235,7 +235,7 @@ fn repair_cases(rest: &[String]) -> Result<(), Failed> {
 /// Hostile peers against a node process, beside clients that verify what they read.
 fn hostile(rest: &[String]) -> Result<(), Failed> {
     released(rest)?;
-    let mut args = vec!["run", "--quiet", "--package", "pumice-hostile", "--"];
+    let mut args = vec!["run", "--quiet", "--package", "pumice-lab", "--bin", "pumice-hostile", "--"];
     args.extend(rest.iter().map(String::as_str));
     cargo(&args, &[])
 }
@@ -243,7 +243,7 @@ fn hostile(rest: &[String]) -> Result<(), Failed> {
 /// Pairs of features on a volume of real processes, under a load that verifies.
 fn pairs(rest: &[String]) -> Result<(), Failed> {
     released(rest)?;
-    let mut args = vec!["run", "--quiet", "--package", "pumice-pairs", "--"];
+    let mut args = vec!["run", "--quiet", "--package", "pumice-lab", "--bin", "pumice-pairs", "--"];
     args.extend(rest.iter().map(String::as_str));
     cargo(&args, &[])
 }

@@ -5,7 +5,7 @@ use crate::error::Operation;
 use crate::flash_counts::FlashCounts;
 use crate::lossy::Lossy;
 use crate::tags::Tagged;
-use pumice_buffer::{AlignedBuffer, SharedBuffer};
+use pumice_base::buffer::{AlignedBuffer, SharedBuffer};
 use std::collections::BTreeSet;
 use std::os::fd::RawFd;
 use std::sync::{Arc, RwLockReadGuard};

@@ -280,7 +280,7 @@ impl<T> Drop for DirectQueue<T> {
 mod tests {
     use super::*;
     use crate::{BlockDevice, FileDevice, MarkedDevice, MemoryDevice, OpenMode, Options};
-    use pumice_buffer::{AlignedBuffer, SharedBuffer};
+    use pumice_base::buffer::{AlignedBuffer, SharedBuffer};
     use std::sync::Arc;
 
     const SIZE: usize = 1 << 20;

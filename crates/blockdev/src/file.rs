@@ -12,7 +12,7 @@ use crate::device::{DirectFd, DirectIo, Grains, PIECE};
 use crate::error::Operation;
 use crate::system;
 use crate::{BlockDevice, IoError, disks, holders};
-use pumice_buffer::{ALIGNMENT, MEMORY_GRAIN};
+use pumice_base::buffer::{ALIGNMENT, MEMORY_GRAIN};
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;

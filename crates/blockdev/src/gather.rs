@@ -10,7 +10,7 @@ mod ring;
 mod threads;
 
 use crate::{BlockDevice, IoError, Judgement, Reader, read_in_order};
-use pumice_buffer::{AlignedBuffer, MEMORY_GRAIN};
+use pumice_base::buffer::{AlignedBuffer, MEMORY_GRAIN};
 use ring::Ring;
 use std::collections::VecDeque;
 use std::io;

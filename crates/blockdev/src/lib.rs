@@ -47,7 +47,7 @@ pub use lossy::{Asker, Lossy};
 pub use marked::{MAX_MARKS, MarkedDevice, MarksError};
 pub use medium::DeviceMedium;
 pub use memory::{MemoryDevice, NoMemory, check_memory, memory_available, try_zeroed_memory, zeroed_memory};
-pub use pumice_durable::remove_unfinished;
+pub use pumice_base::durable::remove_unfinished;
 pub use system::{
     allocate, ask_silent_peer, check_new_file, free_bytes, give_memory_back, prefetch, prefetch_far,
     raise_descriptor_limit, step_back,

@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn a_full_state_folder_is_no_full_drive_and_leaves_no_file_behind() {
-        let store = Arc::new(pumice_durable::FaultyStore::new(1));
+        let store = Arc::new(pumice_base::durable::FaultyStore::new(1));
         let file = MarksFile::of(Arc::clone(&store) as _, "device.marks");
         let device = MarkedDevice::with(medium(), 512, Ranges::default(), Some(file));
         device.mark(0, 512).unwrap();
@@ -427,7 +427,7 @@ mod tests {
         for attempt in tries {
             let error = attempt().unwrap_err();
             assert!(!error.is_full() && error.to_string().contains("device.marks"), "{error}");
-            let names = pumice_durable::Store::names(&*store).unwrap();
+            let names = pumice_base::durable::Store::names(&*store).unwrap();
             assert_eq!(names, ["device.marks"], "the new file is removed");
         }
         assert!(device.read_at(0, &mut [0; 512]).is_err(), "what is kept is what is in force");

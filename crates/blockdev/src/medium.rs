@@ -1,7 +1,7 @@
 //! A block device as a medium for records and logs.
 
 use crate::BlockDevice;
-use pumice_durable::Medium;
+use pumice_base::durable::Medium;
 use std::any::Any;
 use std::io;
 use std::sync::Arc;

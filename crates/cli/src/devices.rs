@@ -1,5 +1,6 @@
 //! Turns named devices into an array on its nodes: opens them, reads superblocks, groups members.
 
+use pumice_base::units::Role;
 use pumice_blockdev::{FileDevice, OpenMode, Options};
 use pumice_host::target::{JournalDrive, Member, Target};
 use pumice_node::{LocalNode, NodeOptions, Peers};
@@ -10,7 +11,6 @@ use pumice_service::failure::Failure;
 use pumice_service::opening::user_of;
 use pumice_service::probed::{Place, Probed, records};
 use pumice_service::probing::probe_all;
-use pumice_units::Role;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 
 use crate::text::{print, print_json, table};
 use clap::Args;
-use pumice_initiator::{ConnectOptions, DigestPolicy, discover};
 use pumice_nvme::spec::Nqn;
 use pumice_nvme::spec::log::DiscoveryEntry;
+use pumice_remote::initiator::{ConnectOptions, DigestPolicy, discover};
 use pumice_service::failure::Failure;
 use pumice_service::identity::host_nqn;
 use pumice_service::place::RemotePlace;

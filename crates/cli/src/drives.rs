@@ -2,14 +2,14 @@
 
 use crate::text::{print, print_json, table};
 use clap::Args;
+use pumice_base::units::format_decimal;
 use pumice_host::probe::DriveReader;
-use pumice_initiator::DigestPolicy;
 use pumice_raid::probe::probed_spans;
 use pumice_raid::{Known, ReadAt, probe_together};
+use pumice_remote::initiator::DigestPolicy;
 use pumice_service::failure::Failure;
 use pumice_service::place::RemotePlace;
 use pumice_service::remote::connect;
-use pumice_units::format_decimal;
 use serde::Serialize;
 use std::process::ExitCode;
 

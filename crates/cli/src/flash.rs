@@ -3,13 +3,13 @@
 use crate::leaving;
 use crate::text::{count, print, print_json};
 use clap::{Args, Subcommand};
-use pumice_flashdrive::{
+use pumice_base::units::format_binary;
+use pumice_flash::device::{
     Examined, FlashError, FlashSpec, PAGE_BYTES, Superblock, bare, check_place, examine, format, format_op,
     plan, repair,
 };
-use pumice_ftl::FtlError;
+use pumice_flash::ftl::FtlError;
 use pumice_service::failure::Failure;
-use pumice_units::format_binary;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -221,7 +221,7 @@ struct Check {
 
 fn document(path: &Path, found: &Examined, check: Option<Check>) -> Document {
     let (census, stats) = (&found.census, &found.stats);
-    let stream = |(name, count): (&&'static str, &pumice_ftl::BlockCount)| StreamUse {
+    let stream = |(name, count): (&&'static str, &pumice_flash::ftl::BlockCount)| StreamUse {
         stream: name,
         blocks: count.blocks,
         live_pages: count.live_pages,

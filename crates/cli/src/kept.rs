@@ -3,11 +3,11 @@
 use crate::protect::{Places, medium, open, places};
 use crate::text::{count, print};
 use clap::{Args, Subcommand};
+use pumice_base::units::format_date;
 use pumice_node::serve::DriveSource;
 use pumice_service::failure::Failure;
 use pumice_tags::file::{OnStale, TagFile};
 use pumice_tags::kept::Why;
-use pumice_units::format_date;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};

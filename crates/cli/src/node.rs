@@ -9,7 +9,6 @@ use crate::text;
 use clap::Args;
 use pumice_blockdev::raise_descriptor_limit;
 use pumice_host::instance::lock_name;
-use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
 use pumice_node::serve::{
     BackendError, Drive, DriveConfig, DriveSource, HostFaces, NodeConfig, Peer, Server, Service, busy_poll,
@@ -19,6 +18,7 @@ use pumice_nvme::controller::Limits;
 use pumice_nvme::spec::Nqn;
 use pumice_offload::PaceRequest;
 use pumice_protect::format::Type;
+use pumice_remote::initiator::DigestPolicy;
 use pumice_service::failure::Failure;
 use pumice_service::identity::{default_state_dir, instance};
 use pumice_service::say::say;
@@ -118,7 +118,7 @@ pub(crate) struct NodeArgs {
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
     /// Bytes a second of each drive, for measurements
-    #[arg(long, hide = true, value_parser = pumice_units::parse_size)]
+    #[arg(long, hide = true, value_parser = pumice_base::units::parse_size)]
     drive_rate: Option<u64>,
     /// Show the full paths of drives to hosts, not only the last parts
     #[arg(long)]

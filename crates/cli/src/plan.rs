@@ -4,11 +4,11 @@ mod volume;
 
 use crate::text::{count, print, print_json, table};
 use clap::Args;
+use pumice_base::telemetry::{Ledger, Place};
+use pumice_base::units::{format_decimal, parse_size};
 use pumice_host::Method;
 use pumice_host::plan::{Batches, PassShape, actual};
 use pumice_service::failure::Failure;
-use pumice_telemetry::{Ledger, Place};
-use pumice_units::{format_decimal, parse_size};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -178,7 +178,7 @@ impl Planned {
             format_decimal(self.members.saturating_mul(self.drive)),
             format_decimal(self.drive),
             count(self.nodes, "data node"),
-            pumice_units::format_binary(self.chunk),
+            pumice_base::units::format_binary(self.chunk),
             self.batch,
             table(&rows),
         )

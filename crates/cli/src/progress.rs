@@ -1,10 +1,10 @@
 //! The progress of a pass: a bar on a terminal, plain lines otherwise, nothing with `-q`.
 
 use indicatif::{ProgressBar, ProgressStyle};
+use pumice_base::units::format_decimal;
 use pumice_host::finding::Finding;
 use pumice_host::pass::{Observer, Progress};
 use pumice_service::say::{line, say};
-use pumice_units::format_decimal;
 use std::io::{IsTerminal, stderr};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;

@@ -6,6 +6,7 @@ mod off;
 use crate::system::on_signals;
 use crate::text::{count, print};
 use clap::Args;
+use pumice_base::units::{format_decimal, parse_size};
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
 use pumice_node::serve::{Backend, DriveSource};
 use pumice_protect::format::Place;
@@ -17,7 +18,6 @@ use pumice_tags::file::{Census, OnStale, SharedMedium, TagError, TagFile, check_
 use pumice_tags::header::Header;
 use pumice_tags::page::Origin;
 use pumice_tags::{DeviceMedium, TaggedDevice, open_place, serial_of};
-use pumice_units::{format_decimal, parse_size};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;

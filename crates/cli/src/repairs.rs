@@ -6,6 +6,7 @@ use crate::access::metadata;
 use crate::devices::{Placement, assemble_of, place};
 use crate::text::{print, print_json};
 use clap::{Args, Subcommand};
+use pumice_base::units::parse_duration;
 use pumice_host::date;
 use pumice_host::error::HostError;
 use pumice_host::repair::archive::{Entry, EntryId};
@@ -18,7 +19,6 @@ use pumice_service::failure::Failure;
 use pumice_service::identity::default_state_dir;
 use pumice_service::opening::expand;
 use pumice_service::say::say;
-use pumice_units::parse_duration;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

@@ -1,9 +1,9 @@
 //! Text on standard output.
 
 use crate::system::stdout_was_closed;
+use pumice_base::units::{is_shown, printable_lines};
 use pumice_service::say::say;
 pub use pumice_service::words::count;
-use pumice_units::{is_shown, printable_lines};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};

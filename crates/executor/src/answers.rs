@@ -2,8 +2,8 @@
 
 use crate::buffers::Piece;
 use crate::reply::{Failed, Wake};
+use pumice_base::buffer::{ALIGNMENT, AlignedBuffer, SharedBuffer};
 use pumice_blockdev::{IoError, LostWrites, Operation};
-use pumice_buffer::{ALIGNMENT, AlignedBuffer, SharedBuffer};
 use pumice_volume::Request;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,10 +1,10 @@
 //! The blocks of operations: what was read of the members, and what is to be stored on them.
 
 use crate::pool::Pool;
-use pumice_buffer::{AlignedBuffer, SharedBuffer};
+use pumice_base::buffer::{AlignedBuffer, SharedBuffer};
+use pumice_base::units::Role;
 use pumice_parity::kernels::Kernels;
 use pumice_parity::matrix::Matrix;
-use pumice_units::Role;
 use pumice_volume::plan::{Output, RowPlan, Term};
 use pumice_volume::rows::{BLOCK, Touch};
 use std::ops::Range;

@@ -8,12 +8,12 @@ use crate::message::Message;
 use crate::pool::Pool;
 use crate::ranges::{ragged, runs};
 use crate::slab::Slab;
-use pumice_buffer::{AlignedBuffer, SharedBuffer};
+use pumice_base::buffer::{AlignedBuffer, SharedBuffer};
+use pumice_base::units::Role;
 use pumice_offload::{
     Completion, DataNode, ErrorKind, MAX_OPERATION, NodeError, Operation, OperationQueue, QueueTraffic, Tag,
     Update,
 };
-use pumice_units::Role;
 use pumice_volume::near::NodeNumber;
 use pumice_volume::rows::Rows;
 use pumice_volume::sequencer::OpId;

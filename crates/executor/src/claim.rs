@@ -1,7 +1,7 @@
 //! Stripes that are claimed: `docs/design/volume-operations.md`, *Scrub of a volume in service*.
 
 use crate::state::ControlError;
-use pumice_units::Role;
+use pumice_base::units::Role;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::mpsc::{Receiver, Sender};

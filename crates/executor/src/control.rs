@@ -6,7 +6,7 @@ use crate::joining::{Joining, prepare};
 use crate::message::{Message, Order, order, unanswered};
 use crate::reply::Reply;
 use crate::state::{ControlError, Facts, Status};
-use pumice_units::Role;
+use pumice_base::units::Role;
 use std::ops::Range;
 use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};

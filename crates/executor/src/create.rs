@@ -2,11 +2,11 @@
 
 use crate::drive::MemberDrive;
 use crate::random::random_uuid;
+use pumice_base::units::SECTOR;
 use pumice_offload::{DriveRange, NodeError};
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::writer::{Format, FormatError};
 use pumice_raid::{FormatSpec, Metadata, ProbeError, Uuid, probe};
-use pumice_units::SECTOR;
 use pumice_volume::MemberPlace;
 use std::ops::Range;
 use std::sync::Arc;

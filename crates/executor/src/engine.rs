@@ -16,7 +16,7 @@ use crate::pace::Pace;
 use crate::reply::{Failed, Reply, Wake};
 use crate::state::{ControlError, Facts};
 use commands::Logged;
-use pumice_buffer::SharedBuffer;
+use pumice_base::buffer::SharedBuffer;
 use pumice_offload::Completion;
 use pumice_parity::kernels::Kernels;
 use pumice_volume::sequencer::OpId;

@@ -3,9 +3,9 @@
 use crate::drive::MemberDrive;
 use crate::error::OpenError;
 use crate::look::{Found, all_of};
+use pumice_base::units::SECTOR;
 use pumice_offload::NodeError;
 use pumice_raid::{Metadata, Uuid};
-use pumice_units::SECTOR;
 use pumice_volume::MemberPlace;
 use pumice_volume::log::{HEAD_BYTES, HEADS, Head, Region};
 use std::ops::Range;

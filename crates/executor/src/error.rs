@@ -1,10 +1,10 @@
 //! Reasons why a volume cannot be opened.
 
+use pumice_base::units::Role;
 use pumice_offload::NodeError;
 use pumice_raid::ProbeError;
 use pumice_raid::foreign::Strangers;
 use pumice_raid::geometry::GeometryError;
-use pumice_units::Role;
 use pumice_volume::Refusal;
 use pumice_volume::log::NoRoom;
 use std::collections::BTreeSet;

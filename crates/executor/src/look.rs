@@ -3,6 +3,7 @@
 
 use crate::drive::MemberDrive;
 use crate::error::OpenError;
+use pumice_base::units::{Role, SECTOR};
 use pumice_offload::{ErrorKind, NodeError};
 use pumice_raid::bitmap::HEADER_BYTES;
 use pumice_raid::foreign::strangers;
@@ -12,7 +13,6 @@ use pumice_raid::superblock::v1::{ROLE_FAULTY, ROLE_JOURNAL, ROLE_SPARE, V1};
 use pumice_raid::{
     Known, MemberRecord, Metadata, ProbeError, ReadAt, Uuid, probe_at, probe_for, probe_together,
 };
-use pumice_units::{Role, SECTOR};
 use pumice_volume::log::{HEAD_BYTES, HEADS, Head, LoggedBlocks, Region, newest_head, scan};
 use pumice_volume::member::bad_blocks_of;
 use pumice_volume::rows::BLOCK;

@@ -10,11 +10,11 @@
 
 use crate::drive::MemberDrive;
 use crate::random::random;
+use pumice_base::units::Role;
 use pumice_offload::{
     DataNode, DriveId, MemoryAddress, NodeError, PathId, PeerRange, SumTo, Update, UpdateRecord,
     UpdateSource, UpdateSum, Updates,
 };
-use pumice_units::Role;
 use pumice_volume::log::Kind;
 use pumice_volume::near::{NearNodes, NearStep, NearTerm, NodeNumber, PlacedRecord, StretchStep};
 use pumice_volume::rows::BLOCK;

@@ -5,10 +5,10 @@
 use crate::carry::sent_between;
 use crate::near::Nodes;
 use crate::ranges::runs;
+use pumice_base::units::Role;
 use pumice_offload::wire;
 use pumice_raid::geometry::Geometry;
 use pumice_raid::layout::{Layout, Level};
-use pumice_units::Role;
 use pumice_volume::dry::{DryError, DryRun, DrySpec};
 use pumice_volume::near::NodeNumber;
 use pumice_volume::rows::{BLOCK, Rows, WINDOW_ROWS, Windows};

@@ -3,7 +3,7 @@
 //! Memory on page borders costs an allocator much, and so does filling it with zeros. A write of
 //! one block takes up to six buffers, which live for some microseconds each.
 
-use pumice_buffer::{ALIGNMENT, AlignedBuffer, SharedBuffer};
+use pumice_base::buffer::{ALIGNMENT, AlignedBuffer, SharedBuffer};
 use pumice_offload::MAX_OPERATION;
 
 /// Bytes that are kept at most.

@@ -3,8 +3,8 @@
 use crate::drive::MemberDrive;
 use crate::error::OpenError;
 use crate::look::{all_of, look, survey};
+use pumice_base::units::Role;
 use pumice_raid::{Metadata, Uuid};
-use pumice_units::Role;
 use pumice_volume::MemberPlace;
 
 /// The outcome of the release of an array.

@@ -1,8 +1,8 @@
 //! The facts of a volume, its status, and its refusals.
 
+use pumice_base::units::Role;
 use pumice_raid::geometry::Geometry;
 use pumice_raid::{Known, Metadata, Uuid};
-use pumice_units::Role;
 use pumice_volume::Report;
 use pumice_volume::choice::{Preference, Standing};
 use pumice_volume::rows::RowLayout;

@@ -1,7 +1,7 @@
 //! Errors: the reasons why work on an array could not begin or continue.
 
+use pumice_base::units::Role;
 use pumice_offload::{ErrorKind, NodeError};
-use pumice_units::Role;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;

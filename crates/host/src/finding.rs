@@ -8,8 +8,8 @@ pub use verdict::Verdict;
 pub use strength::{Doubt, ErrorFigures, LostPlace, Misdirected, Says, Strength, WitnessFigures, WrongBlock};
 
 use crate::target::Target;
+use pumice_base::units::Role;
 use pumice_raid::diagnosis;
-use pumice_units::Role;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -2,7 +2,7 @@
 //! `docs/reference/on-disk/instance.md`.
 
 use crate::error::HostError;
-use pumice_durable::{Folder, Lock, Store, replace};
+use pumice_base::durable::{Folder, Lock, Store, replace};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::{self, Read};

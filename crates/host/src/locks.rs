@@ -2,7 +2,7 @@
 
 use crate::error::HostError;
 use crate::stop::Stop;
-use pumice_units::Role;
+use pumice_base::units::Role;
 use std::collections::BTreeSet;
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
 //! The limit of repeated reads of refused bytes, for each member: rule R4 of
 //! `docs/design/repair.md`.
 
-use pumice_units::Role;
+use pumice_base::units::Role;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The members that were absent from a pass, the reasons, and the number of remaining equations.
 
 use crate::target::Target;
-use pumice_units::Role;
+use pumice_base::units::Role;
 use serde::Serialize;
 use std::ops::Range;
 

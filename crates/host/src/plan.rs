@@ -2,8 +2,8 @@
 //! and the sources.
 
 use crate::Method;
+use pumice_base::telemetry::Ledger;
 use pumice_offload::RESULT_HEADER_BYTES;
-use pumice_telemetry::Ledger;
 
 /// Bytes of one fingerprint: eight planes of 64 bits.
 pub const FINGERPRINT_BYTES: u64 = 64;

@@ -3,7 +3,7 @@
 //!
 //! Pure: looks at the array go in, with their time; the decision comes out.
 
-use pumice_units::Rules;
+use pumice_base::units::Rules;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Moves local memory from one node to another.
 
+use pumice_base::telemetry::Ledger;
 use pumice_offload::{DriveMemory, ErrorKind, NodeError, Transfer};
-use pumice_telemetry::Ledger;
 
 /// Has `from` send to `to`. If the two may not, or cannot, connect to each other, the bytes pass
 /// through this host and are counted there in the ledger.

@@ -9,10 +9,10 @@ use crate::premises::ReadMember;
 use crate::scrub::{Outcome, Unfinished};
 use crate::target::Target;
 use crate::wire::Wire;
+use pumice_base::telemetry::Ledger;
+use pumice_base::units::Role;
 use pumice_offload::PaceFigures;
 use pumice_protect::origin::Origin;
-use pumice_telemetry::Ledger;
-use pumice_units::Role;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -3,12 +3,12 @@
 use crate::error::HostError;
 use crate::stripes::{Stripes, Tags, read_tagged};
 use crate::target::{Target, View};
+use pumice_base::units::Role;
 use pumice_offload::{ErrorKind, Unread};
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::gf;
 use pumice_protect::origin::{Judged, Opinion};
 use pumice_raid::diagnosis::Gap;
-use pumice_units::Role;
 use std::ops::Range;
 use std::time::Instant;
 

@@ -9,7 +9,7 @@ pub(crate) use progress::{Before, MAX_SAVED_FINDINGS, PassKey, SavedPass, Shape}
 use crate::error::HostError;
 use crate::repair::EntryId;
 use crate::repair::{Archive, Found, Journal};
-use pumice_durable::{Envelope, Folder, Lock, Store, remove, replace, sweep};
+use pumice_base::durable::{Envelope, Folder, Lock, Store, remove, replace, sweep};
 use pumice_raid::Uuid;
 use serde::{Deserialize, Serialize};
 use std::fs;

@@ -2,10 +2,10 @@
 
 use crate::error::HostError;
 use crate::target::{Target, View};
-use pumice_buffer::AlignedBuffer;
+use pumice_base::buffer::AlignedBuffer;
+use pumice_base::units::Role;
 use pumice_offload::{DataNode, DriveId, ErrorKind, NodeError, Piece, Source, TagFormat};
 use pumice_protect::origin::{Judged, Opinion};
-use pumice_units::Role;
 
 /// Bytes of one window over all members, at most, when a host reads stripes itself.
 const WINDOW_BYTES: usize = 8 << 20;

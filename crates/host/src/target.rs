@@ -5,6 +5,7 @@ use crate::error::HostError;
 use crate::locks::{Purpose, StripeLock, StripeLocks};
 use crate::media_errors::{ErrorAccount, ErrorLimit};
 use crate::stop::Stop;
+use pumice_base::units::Role;
 use pumice_offload::{
     DataNode, DriveId, Mode, NodeError, PaceFigures, ParityCommand, Rule, Source, TagFormat, Window,
 };
@@ -12,7 +13,6 @@ use pumice_parity::array_layout::{ArrayLayout, Redundancy};
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::class_plan::ClassPlan;
 use pumice_raid::Array;
-use pumice_units::Role;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};

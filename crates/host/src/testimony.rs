@@ -3,12 +3,12 @@
 
 use crate::sectors::{Block, Run};
 use crate::stripes::Tags;
+use pumice_base::units::Role;
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_protect::guard::Guard;
 use pumice_protect::misdirected::tells;
 use pumice_protect::origin::{Opinion, Origin};
 use pumice_raid::diagnosis::{Testimony, WrongBlock};
-use pumice_units::Role;
 use std::ops::Range;
 
 /// Suspects of one run, at most: more than that is a set of stale tags, and not damage.

@@ -6,10 +6,10 @@ use brief::{Lines, batch_for, lines};
 use clap::{Args, ValueEnum};
 use pumice::plan::{Document, MethodLines, Planned, terabytes};
 use pumice::text::{print, print_json};
+use pumice_base::units::parse_size;
 use pumice_host::Method;
 use pumice_host::plan::PassShape;
 use pumice_service::failure::Failure;
-use pumice_units::parse_size;
 use serde::Serialize;
 use std::process::ExitCode;
 

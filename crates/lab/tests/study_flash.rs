@@ -1,7 +1,7 @@
 //! The study of flash: a published result on a trace of contents (`PUMICE_TRACES`; without it the
 //! test says so), and generated loads.
 
-use pumice_ftl::{HashTimes, Scheme};
+use pumice_flash::ftl::{HashTimes, Scheme};
 use pumice_lab::study::flash::{ContentOp, Fdp, Load, Report, Source, Study, VictimPolicy, study};
 use std::path::Path;
 

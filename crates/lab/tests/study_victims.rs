@@ -1,8 +1,8 @@
 //! Policies of garbage collection against a plain model: whatever is written, trimmed, merged and
 //! collected, each logical page reads its own content.
 
-use pumice_flash::{Geometry, MemoryNand, Random, Timing};
-use pumice_ftl::{Config, ContentId, Ftl, NoJournal, Scheme, Tag};
+use pumice_flash::chip::{Geometry, MemoryNand, Random, Timing};
+use pumice_flash::ftl::{Config, ContentId, Ftl, NoJournal, Scheme, Tag};
 use pumice_lab::study::flash::VictimPolicy;
 
 const LOGICAL: u32 = 150;

@@ -1,8 +1,8 @@
 //! Write amplification under random writes, against the formulas of the literature: whether garbage
 //! collection counts and chooses rightly shows here.
 
-use pumice_flash::{Geometry, MemoryNand, Random, Timing};
-use pumice_ftl::{Config, ContentId, Ftl, NoJournal, Scheme, Tag};
+use pumice_flash::chip::{Geometry, MemoryNand, Random, Timing};
+use pumice_flash::ftl::{Config, ContentId, Ftl, NoJournal, Scheme, Tag};
 use pumice_lab::study::flash::VictimPolicy;
 
 const PAGES_PER_BLOCK: u32 = 64;

@@ -8,6 +8,7 @@
 pub mod alerts;
 pub mod cells;
 pub mod config;
+pub mod history;
 mod ranges;
 pub mod schedule;
 mod time;

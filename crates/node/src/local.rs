@@ -9,8 +9,9 @@ use crate::operations::{LocalQueue, io_error};
 use crate::pace::Pacing;
 use crate::spare::Spare;
 use crate::watch::WriteWatch;
+use pumice_base::buffer::AlignedBuffer;
+use pumice_base::telemetry::Ledger;
 use pumice_blockdev::{BlockDevice, Engine, Gather, Gatherer, Judgement, Part};
-use pumice_buffer::AlignedBuffer;
 use pumice_offload::{
     Activity, DataNode, DriveDescription, DriveId, DriveMemory, DriveRange, Drives, Ended, ErrorKind,
     MemoryAddress, Mode, NodeDescription, NodeError, OperationQueue, PaceFigures, PaceRequest, Paced,
@@ -18,7 +19,6 @@ use pumice_offload::{
     TransferResult,
 };
 use pumice_parity::kernels::Kernels;
-use pumice_telemetry::Ledger;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -11,7 +11,7 @@ mod groups;
 mod lane;
 mod reader;
 
-use pumice_buffer::{ALIGNMENT, AlignedBuffer};
+use pumice_base::buffer::{ALIGNMENT, AlignedBuffer};
 use pumice_offload::{DriveId, NEVER, NodeError, PaceFigures, PacePolicy, PaceRequest};
 use pumice_pacer::{Config, Goal, Pacer, Policy, ServiceCurve, TokenBucket, Windows};
 use std::cell::Cell;

@@ -82,7 +82,7 @@ use pumice_blockdev::raise_descriptor_limit;
 use pumice_nvme::controller::{Access, Identity, Limits, Subsystem};
 use pumice_nvme::spec::Nqn;
 use pumice_offload::PaceRequest;
-use pumice_transport::{Plain, Transport};
+use pumice_remote::transport::{Plain, Transport};
 use sha2::{Digest, Sha256};
 use std::io;
 use std::net::SocketAddr;

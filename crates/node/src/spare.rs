@@ -1,7 +1,7 @@
 //! Buffers of updates, kept for the next ones: new memory is filled with zeros each time, which
 //! takes longer than to fold a source.
 
-use pumice_buffer::AlignedBuffer;
+use pumice_base::buffer::AlignedBuffer;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -5,9 +5,9 @@
 //! scrub that later finds the array active can rely on it as long as the association that wrote it
 //! exists, because then its host has not crashed since.
 
+use pumice_base::units::SECTOR;
 use pumice_raid::Metadata;
 use pumice_raid::superblock::{Resync, Superblock};
-use pumice_units::SECTOR;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -6,12 +6,12 @@ use crate::engine::Permit;
 use crate::local::LocalNode;
 use crate::memory::MemoryAccess;
 use crate::operations::io_error;
-use pumice_buffer::AlignedBuffer;
+use pumice_base::buffer::AlignedBuffer;
+use pumice_base::units::Role;
 use pumice_offload::record::{BLOCK, Kind, Record, Rows, Window};
 use pumice_offload::{DriveId, MemoryAddress, NodeError, PathId, SumTo, Update, UpdateRecord, UpdateSource};
 use pumice_parity::matrix::Matrix;
 use pumice_protect::keyed::Key;
-use pumice_units::Role;
 use std::ops::Range;
 
 /// Reasons that a step was not done to its end.

@@ -2,7 +2,6 @@
 //! this test alone.
 
 use pumice_blockdev::{BlockDevice, HookedDevice, MemoryDevice};
-use pumice_initiator::{ConnectOptions, Controller};
 use pumice_node::NodeOptions;
 use pumice_node::serve::{Drive, HostFaces, Server, Service};
 use pumice_nvme::controller::Limits;
@@ -12,6 +11,7 @@ use pumice_nvme::spec::connect::Data;
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_offload::PaceRequest;
+use pumice_remote::initiator::{ConnectOptions, Controller};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;

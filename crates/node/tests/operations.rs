@@ -1,7 +1,7 @@
 //! Operations in flight on drives of this machine.
 
+use pumice_base::buffer::{AlignedBuffer, SharedBuffer};
 use pumice_blockdev::{BlockDevice, FaultyDevice, FileDevice, HookedDevice, MemoryDevice, OpenMode, Options};
-use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{Completion, DriveId, Drives, ErrorKind, MAX_OPERATION, Operation, OperationQueue, Tag};
 use std::collections::BTreeSet;

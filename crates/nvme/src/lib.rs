@@ -12,6 +12,7 @@
 //! Sources: NVM Express Base, NVM Command Set and TCP Transport specifications;
 //! `docs/design/nvme-tcp.md` says what is supported.
 
+pub mod auth;
 mod bytes;
 pub mod controller;
 pub mod host;

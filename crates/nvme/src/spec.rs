@@ -13,6 +13,6 @@ pub mod property;
 mod sqe;
 mod status;
 
-pub use pumice_auth::nqn::{DISCOVERY_NQN, Nqn, NqnError};
+pub use crate::auth::nqn::{DISCOVERY_NQN, Nqn, NqnError};
 pub use sqe::{Cqe, Sgl, Sqe};
 pub use status::Status;

@@ -9,7 +9,7 @@ use crate::{
     SuperblockSeen, TagFormat, Transfer, TransferResult,
 };
 use crate::{PathId, PeerRange};
-use pumice_buffer::AlignedBuffer;
+use pumice_base::buffer::AlignedBuffer;
 use pumice_protect::origin::{Judged, RestoredTag};
 
 /// A machine with drives and engines for parity and transfer.

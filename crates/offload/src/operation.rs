@@ -3,7 +3,7 @@
 //! `docs/design/offload.md`, *Operations in flight*, has the rules.
 
 use crate::{DriveId, MAX_STRETCH_BYTES, NodeError, QueueTraffic, Update};
-use pumice_buffer::{AlignedBuffer, SharedBuffer};
+use pumice_base::buffer::{AlignedBuffer, SharedBuffer};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;

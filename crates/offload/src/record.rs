@@ -3,8 +3,8 @@
 //! `docs/reference/on-disk/stripe-log.md` has the byte map. A record says of which *window* (a run
 //! of *rows*, blocks of 4096 bytes at the same place of every member) its blocks are.
 
+use pumice_base::units::Role;
 use pumice_protect::keyed::Key;
-use pumice_units::Role;
 
 /// Bytes of a block, and of a member's part of a row.
 pub const BLOCK: u64 = 4096;

@@ -1,8 +1,8 @@
 //! Results of parity commands: small, however much data was folded.
 
 use crate::{Activity, MAX_TAG_PLACES, TagReport};
+use pumice_base::telemetry::Ledger;
 use pumice_parity::fingerprint::PowerSums;
-use pumice_telemetry::Ledger;
 
 /// Bytes of every result before its payload: counts, first and last non-zero byte, what was moved,
 /// counters of writes.

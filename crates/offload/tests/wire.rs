@@ -2,6 +2,7 @@
 //! are refused or mean another value, and none cause a panic.
 
 use proptest::prelude::*;
+use pumice_base::telemetry::Ledger;
 use pumice_offload::wire::{
     SocketBytes, decode_command, decode_drives, decode_result, decode_transfer, encode_command,
     encode_drives, encode_result, encode_transfer,
@@ -13,7 +14,6 @@ use pumice_offload::{
 use pumice_parity::fingerprint::PowerSums;
 use pumice_parity::seed::Seed;
 use pumice_protect::guard::Guard;
-use pumice_telemetry::Ledger;
 
 fn address() -> impl Strategy<Value = MemoryAddress> {
     (1..100_u32, any::<u64>()).prop_map(|(drive, offset)| MemoryAddress { drive: DriveId(drive), offset })

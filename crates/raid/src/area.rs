@@ -35,7 +35,7 @@ impl Area {
     /// The first byte of the device.
     #[must_use]
     pub const fn start_bytes(self) -> u64 {
-        self.start.saturating_mul(pumice_units::SECTOR)
+        self.start.saturating_mul(pumice_base::units::SECTOR)
     }
 }
 

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use pumice_base::units::SECTOR;
 use pumice_parity::array_layout::ArrayLayout;
-use pumice_units::SECTOR;
 
 use crate::geometry::Geometry;
 use crate::layout::{Layout, Level};

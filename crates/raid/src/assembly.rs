@@ -14,8 +14,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use pumice_base::units::{Role, Sectors, StripeIndex};
 use pumice_parity::array_layout::ArrayLayout;
-use pumice_units::{Role, Sectors, StripeIndex};
 
 pub use again::AgainError;
 pub use error::{AssemblyError, Note};

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use pumice_units::Sectors;
+use pumice_base::units::Sectors;
 
 use crate::bytes::{array, u32_at, u64_at};
 use crate::invalid::{Check, Invalid};
@@ -134,7 +134,7 @@ impl Header {
             header.sync_size,
             format_args!("the array's size, {size}"),
         )?;
-        let most = space.saturating_mul(pumice_units::SECTOR).min(MAX_BYTES);
+        let most = space.saturating_mul(pumice_base::units::SECTOR).min(MAX_BYTES);
         let fits = header.total_bytes().is_some_and(|bytes| bytes <= most);
         let needed = format_args!("{chunk}, for {} regions", header.regions()).to_string();
         check.that(
@@ -154,7 +154,7 @@ impl Header {
     #[must_use]
     pub const fn regions(&self) -> u64 {
         // At least one sector, see `parse`.
-        self.sync_size.get().div_ceil(self.chunk_bytes as u64 / pumice_units::SECTOR)
+        self.sync_size.get().div_ceil(self.chunk_bytes as u64 / pumice_base::units::SECTOR)
     }
 
     /// Bytes from the start of the bitmap to its end.
@@ -227,7 +227,7 @@ impl Bitmap {
     /// Sectors of a region.
     #[must_use]
     pub const fn region_sectors(&self) -> u64 {
-        self.header.chunk_bytes as u64 / pumice_units::SECTOR
+        self.header.chunk_bytes as u64 / pumice_base::units::SECTOR
     }
 
     /// The state of region `index`; beyond the last one, dirty.

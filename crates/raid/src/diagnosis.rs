@@ -20,11 +20,11 @@ mod evidence;
 pub use evidence::{Doubt, Evidence};
 
 use evidence::of_block;
+use pumice_base::units::Role;
 use pumice_parity::array_layout::Redundancy;
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::locate::{BlockVerdict, diagnose_block};
 use pumice_protect::origin::Origin;
-use pumice_units::Role;
 
 /// Bytes of a block, the unit of a verdict: the page of the md driver and the sector of current
 /// drives.

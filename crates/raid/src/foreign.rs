@@ -13,7 +13,7 @@ mod tables;
 use std::fmt;
 use std::ops::Range;
 
-use pumice_units::SECTOR;
+use pumice_base::units::SECTOR;
 
 use crate::metadata::Metadata;
 use crate::read_at::ReadAt;

@@ -33,10 +33,10 @@ mod tests;
 
 use std::fmt;
 
+use pumice_base::units::{Role, StripeIndex};
 use pumice_parity::array_layout::{ArrayLayout, Band, StripeClass};
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::code::{Code, ColumnRole};
-use pumice_units::{Role, StripeIndex};
 
 use crate::copies::Copies;
 use crate::layout::{Layout, Level};
@@ -315,7 +315,7 @@ impl Geometry {
     /// The stripes that `sectors` (of a member's data area, or of the parity rotation) touch,
     /// clipped to the array.
     pub(crate) fn stripes_of_sectors(&self, start: u64, end: u64) -> std::ops::Range<u64> {
-        let chunk = self.chunk_bytes / pumice_units::SECTOR;
+        let chunk = self.chunk_bytes / pumice_base::units::SECTOR;
         let first = (start / chunk).min(self.stripes);
         first..end.div_ceil(chunk).clamp(first, self.stripes)
     }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use pumice_units::Role;
+use pumice_base::units::Role;
 
 use crate::assembly::{Standing, State, Survey, valid_sectors};
 use crate::layout::{Layout, Level};

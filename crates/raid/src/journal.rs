@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use pumice_units::SECTOR;
+use pumice_base::units::SECTOR;
 
 use crate::bytes::{array, put, u16_at, u32_at, u64_at};
 use crate::geometry::Geometry;

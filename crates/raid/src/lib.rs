@@ -28,6 +28,7 @@ pub mod inspect;
 pub mod invalid;
 pub mod journal;
 pub mod layout;
+pub mod lvm;
 mod metadata;
 pub mod mirrors;
 pub mod plan;

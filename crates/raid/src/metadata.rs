@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use pumice_units::SECTOR;
+use pumice_base::units::SECTOR;
 
 /// A format of the superblock, which is also its place on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

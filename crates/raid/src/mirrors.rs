@@ -222,7 +222,7 @@ impl Mirrors {
     }
 
     fn touched(&self, sectors: &Range<u64>, place: impl Fn(&Band) -> Option<(u64, u64)>) -> Vec<Range<u64>> {
-        let bytes = |sector: u64| sector.saturating_mul(pumice_units::SECTOR);
+        let bytes = |sector: u64| sector.saturating_mul(pumice_base::units::SECTOR);
         let (start, end) = (bytes(sectors.start), bytes(sectors.end));
         let of_band = |band: &Band| {
             let (base, pitch) = place(band)?;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::iter::Peekable;
 use std::ops::Range;
 
-use pumice_units::{SECTOR, StripeIndex};
+use pumice_base::units::{SECTOR, StripeIndex};
 
 use crate::arrangement::Arrangement;
 use crate::assembly::{Array, Member};

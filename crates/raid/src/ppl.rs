@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use pumice_units::SECTOR;
+use pumice_base::units::SECTOR;
 
 use crate::bytes::{put, u32_at, u64_at};
 use crate::geometry::Geometry;

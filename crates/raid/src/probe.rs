@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 
-use pumice_units::{SECTOR, format_date};
+use pumice_base::units::{SECTOR, format_date};
 
 use crate::area::Area;
 use crate::bad_blocks;

@@ -6,7 +6,7 @@ pub mod v1;
 
 use std::fmt;
 
-use pumice_units::{Role, SECTOR, Sectors};
+use pumice_base::units::{Role, SECTOR, Sectors};
 
 use crate::area::Area;
 use crate::arrangement::Arrangement;
@@ -301,7 +301,7 @@ fn level_unknown(check: Check, level: i32, name: &str, uuid: Uuid) -> Invalid {
 /// A name out of bytes that end at the first zero.
 pub(crate) fn printable(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
-    pumice_units::printable(&String::from_utf8_lossy(&bytes[..end]))
+    pumice_base::units::printable(&String::from_utf8_lossy(&bytes[..end]))
 }
 
 #[cfg(test)]

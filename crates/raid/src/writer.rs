@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use pumice_units::SECTOR;
+use pumice_base::units::SECTOR;
 
 use crate::bitmap;
 use crate::bytes::put;

@@ -1,11 +1,11 @@
 //! Verdicts over codes with three equations or more: damage from a seed, judged by the members that
 //! were really damaged. `PUMICE_LONG=1` tries a hundred times as many.
 
+use pumice_base::units::Role;
 use pumice_parity::array_layout::Redundancy;
 use pumice_parity::code::{Code, CodeSpec, ColumnRole};
 use pumice_parity::gf;
 use pumice_raid::diagnosis::{Certainty, Diagnosis, Verdict, diagnose_window};
-use pumice_units::Role;
 
 const BLOCK: usize = 4096;
 const CODES: [&str; 6] = ["rs:4,3", "rs:10,4", "rs:8,8", "lrc:6,2,2", "lrc:12,2,2", "lrc:12,2,2,all"];

@@ -1,6 +1,6 @@
 //! The admin queue of an association, which several threads ask.
 
-use pumice_initiator::{Controller, InitiatorError, IoQueues, Queue, Stopper, Traffic};
+use crate::initiator::{Controller, InitiatorError, IoQueues, Queue, Stopper, Traffic};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};

@@ -1,6 +1,6 @@
 //! Interprets a node's answers.
 
-use pumice_initiator::{InitiatorError, Outcome};
+use crate::initiator::{InitiatorError, Outcome};
 use pumice_nvme::spec::Status;
 use pumice_offload::wire;
 use pumice_offload::{ErrorKind, NodeError};

@@ -1,8 +1,8 @@
 //! Byte ranges over a drive that is read and written in blocks.
 
 use crate::answer::{refused, whole};
+use crate::initiator::Command;
 use crate::{PIECE, RemoteNode};
-use pumice_initiator::Command;
 use pumice_nvme::spec::identify::Namespace;
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Sqe, Status};

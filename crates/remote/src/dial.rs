@@ -2,8 +2,8 @@
 
 use crate::answer::{refused, unreachable};
 use crate::blocks::Geometry;
+use crate::initiator::{ConnectOptions, Controller, DigestPolicy, InitiatorError, Queue, discover};
 use crate::pool;
-use pumice_initiator::{ConnectOptions, Controller, DigestPolicy, InitiatorError, Queue, discover};
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::log::DiscoveryEntry;
 use pumice_nvme::spec::{Nqn, Sqe};

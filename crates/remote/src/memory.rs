@@ -3,13 +3,13 @@
 use crate::RemoteNode;
 use crate::answer::{refused, whole};
 use crate::numbers::random;
+use pumice_base::telemetry::Ledger;
 use pumice_nvme::spec::Sqe;
 use pumice_offload::wire::{self, LEASE_UNIT, opcode};
 use pumice_offload::{
     DriveDescription, DriveId, DriveMemory, Grant, MemoryAddress, Mode, NodeError, ParityCommand, PathId,
     PeerRange, Source, Transfer, TransferResult, Updates,
 };
-use pumice_telemetry::Ledger;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

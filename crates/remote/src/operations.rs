@@ -3,10 +3,10 @@
 use crate::PATIENCE;
 use crate::answer::{unreachable, whole};
 use crate::blocks::{Geometry, outcome};
+use crate::initiator::{Exchange, InitiatorError, Outcome, Patience, Pipeline};
 use crate::memory::memory_command;
 use crate::pool::{Given, Pool};
-use pumice_buffer::SharedBuffer;
-use pumice_initiator::{Exchange, InitiatorError, Outcome, Patience, Pipeline};
+use pumice_base::buffer::SharedBuffer;
 use pumice_nvme::host::Payload;
 use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::opcode::io;

@@ -12,7 +12,7 @@
 
 use crate::admin::{Admin, Silence};
 use crate::answer::unreachable;
-use pumice_initiator::{Controller, InitiatorError, Queue, Stopper, Traffic};
+use crate::initiator::{Controller, InitiatorError, Queue, Stopper, Traffic};
 use pumice_offload::{ErrorKind, NodeError};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,7 @@
 //! Choices for opening devices and nodes.
 
-use pumice_initiator::DigestPolicy;
 use pumice_raid::{Known, MemberRecord, Metadata, ProbeError, ReadAt, probe_at, probe_together};
+use pumice_remote::initiator::DigestPolicy;
 
 /// Choices for opening devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -3,10 +3,10 @@
 use crate::failure::Failure;
 use crate::identity::writer;
 use crate::members::Devices;
+use pumice_base::units::Role;
 use pumice_executor::{Consistency, Offload, OpenOptions, ServedVolume, open};
-use pumice_initiator::DigestPolicy;
 use pumice_raid::Metadata;
-use pumice_units::Role;
+use pumice_remote::initiator::DigestPolicy;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Words on standard error.
 
-use pumice_units::printable_lines;
+use pumice_base::units::printable_lines;
 use std::io::{self, Write};
 
 /// Writes a message for the operator: the name of the program, the words and a newline, in one

@@ -2,8 +2,8 @@
 
 use crate::api::{Member, Moved, Parity, Recovered, Served, Survives, Volume, Work};
 use crate::members::nodes_survived;
+use pumice_base::units::Role;
 use pumice_executor::{Class, Consistency, Facts, Standing, Status, Way};
-use pumice_units::Role;
 use std::collections::BTreeSet;
 
 const fn word(consistency: Consistency) -> &'static str {

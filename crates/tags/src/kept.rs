@@ -3,7 +3,7 @@
 //! `docs/reference/on-disk/tags.md`, "Kept blocks", has the bytes.
 
 use crate::geometry::{Geometry, KEPT_HEAD};
-use pumice_durable::Medium;
+use pumice_base::durable::Medium;
 use std::collections::VecDeque;
 use std::io;
 use thiserror::Error;
@@ -237,7 +237,7 @@ fn checksum(head: &[u8; KEPT_HEAD], identity: u64, slot: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pumice_durable::{FaultyStore, Store, StoreFile};
+    use pumice_base::durable::{FaultyStore, Store, StoreFile};
     use pumice_protect::guard::Guard;
 
     const KEPT: Kept =

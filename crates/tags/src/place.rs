@@ -3,10 +3,10 @@
 use crate::file::{SharedMedium, TagError, TagFile, check_length, sizes_for};
 use crate::geometry::{Geometry, InvalidGeometry, LOG_AT, MIN_LOG};
 use crate::header::MAX_SERIAL;
+use pumice_base::durable::{Medium, Unfinished};
 use pumice_blockdev::{
     BlockDevice, DeviceMedium, FileDevice, IoError, MemoryDevice, OpenMode, Options, allocate,
 };
-use pumice_durable::{Medium, Unfinished};
 use pumice_protect::format::Place;
 use pumice_protect::metadata::MetadataFormat;
 use std::fs::{File, OpenOptions};

@@ -11,7 +11,7 @@ use crate::page::{Entry, Opinion, Tag};
 use crate::record::{Change, Record};
 use crate::rules::Rule;
 use crate::sum::Sum;
-use pumice_units::Rules;
+use pumice_base::units::Rules;
 use spans::Spans;
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
 //! Tag files that were closed, and those that were not.
 
+use pumice_base::durable::Medium;
 use pumice_blockdev::{BlockDevice, FaultyDevice, MemoryDevice};
-use pumice_durable::Medium;
 use pumice_protect::guard::Guard;
 use pumice_tags::file::{SharedMedium, TagFile};
 use pumice_tags::geometry::{Geometry, LOG_AT};

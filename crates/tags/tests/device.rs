@@ -1,7 +1,7 @@
 //! Drives with tags, from outside: damage, writes behind the node's back, lost and restored tags.
 
+use pumice_base::durable::Slots;
 use pumice_blockdev::{BlockDevice, FaultyDevice, IoError, MemoryDevice, Operation};
-use pumice_durable::Slots;
 use pumice_protect::guard::Guard;
 use pumice_protect::origin::RestoredTag;
 use pumice_tags::adoption::{Adopted, adopt};

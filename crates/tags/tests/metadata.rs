@@ -1,7 +1,7 @@
 //! Drives whose blocks have more metadata than a tuple, and storage tags.
 
+use pumice_base::durable::Slots;
 use pumice_blockdev::{BlockDevice, FaultyDevice, MemoryDevice, Tagged};
-use pumice_durable::Slots;
 use pumice_protect::command::Tags;
 use pumice_protect::format::{Format, Place, Type};
 use pumice_protect::guard::Guard;

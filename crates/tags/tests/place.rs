@@ -1,9 +1,9 @@
 //! Files of tags: what opening one may write, and when.
 
+use pumice_base::durable::{Medium, Ring, Slots};
 use pumice_blockdev::{
     BlockDevice, Direct, FaultyDevice, FileDevice, MemoryDevice, OpenMode, Options, allocate,
 };
-use pumice_durable::{Medium, Ring, Slots};
 use pumice_protect::format::Place;
 use pumice_protect::guard::Guard;
 use pumice_protect::metadata::MetadataFormat;

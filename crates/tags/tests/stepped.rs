@@ -1,11 +1,11 @@
 //! Writes that are carried in steps, by a user who does these in any order, stops amid them, and
 //! has threads beside it.
 
+use pumice_base::buffer::SharedBuffer;
 use pumice_blockdev::{
     BlockDevice, DeviceMedium, DirectMemory, DirectOperation, DirectRequest, FileDevice, IoError, OpenMode,
     Operation, Options, Step, Stepped, SteppedCommand,
 };
-use pumice_buffer::SharedBuffer;
 use pumice_protect::guard::Guard;
 use pumice_tags::TaggedDevice;
 use pumice_tags::file::{SharedMedium, TagFile};

@@ -1,8 +1,8 @@
 //! A piece of a gather that should be the XOR of others, on drives with tags: its guards follow
 //! from theirs.
 
+use pumice_base::buffer::AlignedBuffer;
 use pumice_blockdev::{BlockDevice, Gather, Gathered, Gatherer, Judgement, MemoryDevice, Part, Sum};
-use pumice_buffer::AlignedBuffer;
 use pumice_protect::guard::Guard;
 use pumice_protect::origin::Origin;
 use pumice_tags::file::{SharedMedium, TagFile};

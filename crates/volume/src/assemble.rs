@@ -9,10 +9,10 @@ use crate::older::are_older;
 use crate::refusal::EVENTS_LEFT;
 pub use crate::refusal::Refusal;
 use crate::rows::{RoleSet, RowLayout, Windows};
+use pumice_base::units::{Role, Rules};
 use pumice_raid::bitmap::Bitmap;
 use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::v1::{RESYNC_DONE, V1};
-use pumice_units::{Role, Rules};
 use std::collections::BTreeSet;
 
 /// The contents of one device that was read.

@@ -9,12 +9,12 @@ use crate::member::MemberPlace;
 use crate::near::NearNodes;
 use crate::rows::BLOCK;
 use crate::volume::Volume;
+use pumice_base::units::Role;
 use pumice_raid::geometry::Geometry;
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::superblock::v1::{ROLE_SPARE, V1};
 use pumice_raid::writer::FormatError;
 use pumice_raid::{FormatSpec, Metadata, ReadAt, Uuid, probe};
-use pumice_units::Role;
 use std::io;
 
 /// The start of the data: a member's superblock, bitmap, bad-block log and stripe log lie before.

@@ -1,8 +1,8 @@
 //! md's bitmap as its writer keeps it: bits are durable before a write begins, and cleared lazily
 //! after.
 
+use pumice_base::units::SECTOR;
 use pumice_raid::bitmap::{self, HEADER_BYTES};
-use pumice_units::SECTOR;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 

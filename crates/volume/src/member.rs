@@ -2,10 +2,10 @@
 
 use crate::log::{Head, NoRoom, Region, Space, Sums, SuperblockMark, region};
 use crate::rows::{BLOCK, Window};
+use pumice_base::units::{Role, SECTOR};
 use pumice_raid::superblock::Superblock;
 use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::v1::{RESYNC_DONE, ROLE_FAULTY, V1};
-use pumice_units::{Role, SECTOR};
 use std::collections::BTreeSet;
 
 /// The places of things on a member, in bytes from the start of the device.

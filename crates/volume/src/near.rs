@@ -6,7 +6,7 @@ use crate::choice::Choice;
 use crate::log::{Kind, Record};
 use crate::plan::{RowPlan, Term};
 use crate::rows::{BLOCK, Rows, Touch};
-use pumice_units::Role;
+use pumice_base::units::Role;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -308,9 +308,9 @@ pub fn far_moved(plans: &[(u32, Arc<RowPlan>)], log: Option<Kind>) -> u64 {
 mod tests {
     use super::*;
     use crate::plan::{Method, RowMap, RowState, Tie};
+    use pumice_base::units::StripeIndex;
     use pumice_raid::geometry::Geometry;
     use pumice_raid::layout::{Layout, Level};
-    use pumice_units::StripeIndex;
 
     struct Case {
         map: RowMap,

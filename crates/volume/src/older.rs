@@ -1,7 +1,7 @@
 //! Members that are older than the others: copies that were taken while the array was in service.
 
 use crate::log::{Head, LoggedBlocks};
-use pumice_units::Role;
+use pumice_base::units::Role;
 use std::collections::BTreeSet;
 
 /// The members whose head lacks what the others prove to have been on all members, of an array

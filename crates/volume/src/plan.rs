@@ -4,8 +4,8 @@
 //! coefficients and no bytes, so that it can be carried out where the drives are.
 
 use crate::rows::{BLOCK, RowLayout};
+use pumice_base::units::{Role, StripeIndex};
 use pumice_parity::check_matrix::{CheckMatrix, Recovery};
-use pumice_units::{Role, StripeIndex};
 use std::collections::BTreeSet;
 
 /// One summand of a new block.

@@ -1,8 +1,8 @@
 //! Reasons why an array is not opened.
 
 use crate::log::MIN_RECORDS;
+use pumice_base::units::Role;
 use pumice_raid::superblock::features::Features;
-use pumice_units::Role;
 
 /// Event counts that a writer may use up until the array is assembled again.
 pub(crate) const EVENTS_LEFT: u64 = 1 << 32;

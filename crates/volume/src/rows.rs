@@ -3,9 +3,9 @@
 //! A *row* is the block of 4096 bytes at the same place of every member; its equations stand alone.
 //! A *window* is a run of rows within a chunk. `docs/design/volumes.md`, *Units*.
 
+use pumice_base::units::{Role, StripeIndex};
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_raid::geometry::Geometry;
-use pumice_units::{Role, StripeIndex};
 use std::collections::BTreeSet;
 
 pub use pumice_offload::record::{BLOCK, Rows, WINDOW_ROWS, Window};

@@ -4,7 +4,7 @@
 //! follows, and the rule by which a writer knows that it holds the array.
 
 use crate::rows::{RoleSet, RowLayout};
-use pumice_units::Role;
+use pumice_base::units::Role;
 
 /// A claim to write. Higher ones win; the host breaks ties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -109,6 +109,7 @@ fn check(tree: &Tree, rules: &Rules) -> Vec<String> {
     map::check(tree, rules, &mut verdict);
     modules::check(tree, rules, &mut verdict);
     functions::check(tree, rules, &mut verdict);
+    purity::listed(tree, rules, &mut verdict);
     for (path, text) in tree {
         text::check(path, text, rules, &mut verdict);
         purity::check(path, text, rules, &mut verdict);

@@ -17,9 +17,12 @@ pub(super) struct Rules {
     pub(super) max_columns: usize,
     /// Floors of crates, the lowest first: a crate depends on crates of lower floors only.
     pub(super) floors: Vec<Vec<String>>,
-    /// Crates that have no clock, no thread and no file.
+    /// Crates and modules that have no clock, no thread and no file.
     pub(super) pure: BTreeSet<String>,
-    /// Crates that may contain `unsafe`.
+    /// Modules of them that are not pure.
+    #[serde(default)]
+    pub(super) impure: BTreeSet<String>,
+    /// Crates and modules that may contain `unsafe`.
     pub(super) may_be_unsafe: BTreeSet<String>,
     /// For a folder of modules: its modules, the lowest first. A module imports lower ones only.
     pub(super) modules: BTreeMap<String, Vec<String>>,

@@ -207,6 +207,24 @@ fn pure_crates_take_no_time_and_unsafe_has_its_place() {
 }
 
 #[test]
+fn a_module_can_be_pure_or_not() {
+    let rules = RULES_OF_TESTS
+        .replace("pure = [\"pure\"]", "pure = [\"pure\", \"low/sums\"]\nimpure = [\"low/sums/files\"]");
+    let rules = Rules::parse(&rules).unwrap();
+    let clock = "use std::time::Instant;\n";
+    let wrong = |paths: &[&str]| {
+        let mut all = good();
+        all.extend(paths.iter().map(|path| ((*path).to_owned(), clock.to_owned())));
+        check(&all, &rules)
+    };
+    let files = "crates/low/src/sums/files.rs";
+    assert!(wrong(&["crates/low/src/sum.rs", files]).iter().all(|line| line.contains("'low/sums'")));
+    one(&wrong(&["crates/low/src/sums.rs", files]), &["'low/sums' is pure"]);
+    one(&wrong(&["crates/low/src/sums/one.rs", files]), &["'low/sums/one' is pure"]);
+    one(&wrong(&["crates/low/src/sums/one.rs"])[..1], &["no crate or module 'low/sums/files'"]);
+}
+
+#[test]
 fn a_rule_that_is_asserted_has_one_row_in_a_page() {
     let source = "fn f(x: u8) {\n    assert!(x > 0, \"V12: x: it rises\");\n}\n";
     let source = ("crates/low/src/lib.rs", source);

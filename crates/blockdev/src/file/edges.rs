@@ -1,7 +1,7 @@
 //! Direct I/O of ranges that begin or end within a grain, or in memory that is not aligned.
 
 use crate::system;
-use pumice_buffer::{ALIGNMENT, AlignedBuffer, MEMORY_GRAIN};
+use pumice_base::buffer::{ALIGNMENT, AlignedBuffer, MEMORY_GRAIN};
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::os::unix::fs::FileExt;

@@ -4,7 +4,7 @@ use super::intact::Intact;
 use super::{Direct, FileDevice, Options};
 use crate::error::{IoError, Operation};
 use crate::system;
-use pumice_buffer::ALIGNMENT;
+use pumice_base::buffer::ALIGNMENT;
 use std::io;
 
 impl FileDevice {

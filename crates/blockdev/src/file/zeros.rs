@@ -5,7 +5,7 @@ use crate::device::{Grains, write_zeros};
 use crate::error::Operation;
 use crate::system::{self, Zeroing};
 use crate::{IoError, disks};
-use pumice_buffer::ALIGNMENT;
+use pumice_base::buffer::ALIGNMENT;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;

@@ -12,7 +12,7 @@
 
 use super::MAX_MARKS;
 use super::ranges::Ranges;
-use pumice_durable::{Folder, Store, replace, sweep};
+use pumice_base::durable::{Folder, Store, replace, sweep};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ fn decode(bytes: &[u8]) -> Result<Ranges, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pumice_durable::FaultyStore;
+    use pumice_base::durable::FaultyStore;
 
     #[test]
     fn after_a_cut_at_any_operation_the_marks_are_the_old_ones_or_the_new() {

@@ -8,7 +8,7 @@
 
 use super::median;
 use crate::system::thread_seconds;
-use pumice_buffer::AlignedBuffer;
+use pumice_base::buffer::AlignedBuffer;
 use pumice_parity::gf;
 use pumice_parity::kernels::Kernels;
 use pumice_parity::planes::Planes;

@@ -1,11 +1,11 @@
 //! A load on a drive of a node, over the host library.
 
-use pumice_initiator::{ConnectOptions, Controller, Queue, discover};
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::identify::Namespace;
 use pumice_nvme::spec::log::DiscoveryEntry;
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Nqn, Sqe};
+use pumice_remote::initiator::{ConnectOptions, Controller, Queue, discover};
 use pumice_service::failure::Failure;
 use pumice_service::identity::host_nqn;
 use pumice_service::remote::DEADLINE;

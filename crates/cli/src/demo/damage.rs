@@ -1,10 +1,10 @@
 //! Ten kinds of damage, as they happen to drives.
 
 use super::world::{CHUNK, World};
+use pumice_base::units::{Role, StripeIndex};
 use pumice_host::finding::{Finding, Verdict};
 use pumice_parity::gf;
 use pumice_service::failure::Failure;
-use pumice_units::{Role, StripeIndex};
 
 /// Bytes of a block.
 const BLOCK: usize = 4096;

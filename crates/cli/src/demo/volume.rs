@@ -3,6 +3,7 @@
 use crate::devices::{Placement, assemble_from, place};
 use crate::progress::Silent;
 use crate::text::{print, print_json};
+use pumice_base::units::{Role, format_decimal};
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options as FileOptions};
 use pumice_executor::{CreateSpec, MemberDrive, OpenOptions, ServedVolume, Status, create, open};
 use pumice_host::scrub::{Options, run as run_pass};
@@ -14,7 +15,6 @@ use pumice_service::access::Access;
 use pumice_service::failure::Failure;
 use pumice_service::probing::probe_all;
 use pumice_service::state::fresh_seed;
-use pumice_units::{Role, format_decimal};
 use serde::Serialize;
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -4,6 +4,7 @@ use super::world::{ARRAY, CHUNK, World};
 use crate::devices::{Placement, assemble_from, place};
 use crate::progress::Silent;
 use crate::text::{print, table};
+use pumice_base::units::{Role, StripeIndex};
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options as FileOptions};
 use pumice_host::finding::{Certainty, Verdict};
 use pumice_host::repair::RepairPolicy;
@@ -17,7 +18,6 @@ use pumice_service::failure::Failure;
 use pumice_service::probing::probe_all;
 use pumice_service::state::fresh_seed;
 use pumice_tags::{TaggedDevice, open_place};
-use pumice_units::{Role, StripeIndex};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

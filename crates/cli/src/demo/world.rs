@@ -1,12 +1,12 @@
 //! The demo's array: real superblocks, made-up data, parity.
 
+use pumice_base::units::{Role, StripeIndex};
 use pumice_parity::kernels::Kernels;
 use pumice_raid::geometry::Geometry;
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::writer::FormatSpec;
 use pumice_raid::{Metadata, Uuid};
 use pumice_service::failure::Failure;
-use pumice_units::{Role, StripeIndex};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

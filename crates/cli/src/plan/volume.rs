@@ -3,10 +3,10 @@
 use super::PlanArgs;
 use crate::text::{count, print, print_json, table};
 use clap::ValueEnum;
+use pumice_base::units::format_binary;
 use pumice_executor::{Links, PlanSpec, Work, plan};
 use pumice_raid::layout::{Layout, Level};
 use pumice_service::failure::Failure;
-use pumice_units::format_binary;
 use serde::Serialize;
 use std::process::ExitCode;
 

@@ -1,10 +1,10 @@
 //! Entries of the archive, as text and as JSON. `docs/reference/json.md` has the documents.
 
 use crate::text::{count, table};
+use pumice_base::units::format_date;
 use pumice_host::repair::IntentKind;
 use pumice_host::repair::archive::{Entry, EntryId};
 use pumice_raid::Uuid;
-use pumice_units::format_date;
 use serde_json::{Value, json};
 use std::fmt::Write;
 

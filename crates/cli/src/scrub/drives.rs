@@ -2,6 +2,7 @@
 
 use super::ScrubArgs;
 use crate::text::{count, print, print_json};
+use pumice_base::units::format_decimal;
 use pumice_host::stop::Stop;
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{
@@ -17,7 +18,6 @@ use pumice_service::opening::open_here;
 use pumice_service::place::RemotePlace;
 use pumice_service::remote::connect;
 use pumice_service::tagged;
-use pumice_units::format_decimal;
 use serde::Serialize;
 use std::ops::Range;
 use std::process::ExitCode;

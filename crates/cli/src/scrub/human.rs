@@ -7,6 +7,8 @@ pub(crate) use self::findings::findings;
 use self::findings::{by_member, is_damage};
 
 use crate::text::{count, table};
+use pumice_base::telemetry::{Ledger, Place};
+use pumice_base::units::{format_binary, format_decimal};
 use pumice_host::Method;
 use pumice_host::members::Absence;
 use pumice_host::pass::StopReason;
@@ -15,8 +17,6 @@ use pumice_host::report::{ArrayResult, Pacing, Report};
 use pumice_host::scrub::{Outcome, Unfinished};
 use pumice_host::target::Target;
 use pumice_raid::assembly::Note;
-use pumice_telemetry::{Ledger, Place};
-use pumice_units::{format_binary, format_decimal};
 use std::fmt::Write;
 
 /// The whole report.

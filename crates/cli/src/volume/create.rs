@@ -3,14 +3,14 @@
 use crate::access::metadata;
 use crate::text::{count, print, print_json};
 use clap::{Args, ValueEnum};
+use pumice_base::units::{Role, format_decimal, parse_size};
 use pumice_executor::{CreateSpec, MemberDrive, Released, create, erase, opens_without, release};
-use pumice_initiator::DigestPolicy;
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::{Metadata, Uuid};
+use pumice_remote::initiator::DigestPolicy;
 use pumice_service::failure::Failure;
 use pumice_service::members::{Devices, nodes_survived};
 use pumice_service::say::say;
-use pumice_units::{Role, format_decimal, parse_size};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};

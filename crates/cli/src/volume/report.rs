@@ -1,8 +1,8 @@
 //! The state of a volume, as text and as JSON.
 
 use crate::text::{count, print, print_json, table};
+use pumice_base::units::{format_binary, format_decimal};
 use pumice_service::api::{Member, Survives, Volume, Work};
-use pumice_units::{format_binary, format_decimal};
 
 /// The row of a class of work.
 fn row(work: &Work) -> Vec<String> {

@@ -3,10 +3,10 @@
 
 use crate::network::{Node, PATIENCE};
 use pumice_blockdev::raise_descriptor_limit;
-use pumice_initiator::{Command, ConnectOptions, Controller, InitiatorError};
 use pumice_nvme::pdu::{Digests, IcReq};
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Sqe, Status};
+use pumice_remote::initiator::{Command, ConnectOptions, Controller, InitiatorError};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

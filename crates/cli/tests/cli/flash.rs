@@ -5,9 +5,9 @@
 use crate::kills::forge;
 use crate::network::Node;
 use crate::small_array::pumice;
-use pumice_initiator::{Controller, Queue};
 use pumice_nvme::spec::{Sqe, opcode};
 use pumice_protect::digest::crc32c;
+use pumice_remote::initiator::{Controller, Queue};
 use serde_json::Value;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;

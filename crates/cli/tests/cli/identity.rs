@@ -2,7 +2,7 @@
 
 use crate::network::Node;
 use crate::small_array::{Made, RAID6, refusal, scrub};
-use pumice_initiator::Controller;
+use pumice_remote::initiator::Controller;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader};

@@ -5,9 +5,9 @@
 //! `PUMICE_KILLS` is how often; `cargo xtask kill-tags --rounds 100` sets it.
 
 use crate::network::Node;
-use pumice_initiator::{Command, Controller, Queue};
 use pumice_nvme::spec::{Sqe, opcode};
 use pumice_protect::digest::crc32c;
+use pumice_remote::initiator::{Command, Controller, Queue};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

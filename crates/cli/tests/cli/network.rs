@@ -3,8 +3,8 @@
 pub(crate) use crate::nodes::{Node, PATIENCE, findings, free_ports, two_nodes};
 
 use crate::small_array::{CHUNK, Made, RAID6, STRIPES, damage, pumice, refusal, run, scrub};
-use pumice_initiator::Controller;
 use pumice_nvme::spec::{Sqe, opcode};
+use pumice_remote::initiator::Controller;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,8 +1,8 @@
 //! Node processes on loopback.
 
 use crate::small_array::{Made, pumice};
-use pumice_initiator::ConnectOptions;
 use pumice_nvme::pdu::Digests;
+use pumice_remote::initiator::ConnectOptions;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};

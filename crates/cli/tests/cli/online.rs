@@ -4,14 +4,14 @@ use crate::network::{Node, free_ports, two_nodes};
 use crate::small_array::{
     CHUNK, DATA_OFFSET, DISKS, Made, RAID6, STRIPES, SUPERBLOCK, damage, patch, pumice, refusal, run, scrub,
 };
-use pumice_initiator::{Command, ConnectOptions, Controller, Queue, discover};
+use pumice_base::units::StripeIndex;
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Nqn, Sqe};
 use pumice_offload::wire::{HOLD_OBSERVE, opcode};
 use pumice_parity::gf;
 use pumice_raid::geometry::Geometry;
 use pumice_raid::{assemble, probe};
-use pumice_units::StripeIndex;
+use pumice_remote::initiator::{Command, ConnectOptions, Controller, Queue, discover};
 use serde_json::Value;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -135,7 +135,7 @@ fn scrub_under_writes(array: &Made, nodes: &[Node], place: &[(usize, u32)]) {
                 if round == 1 {
                     // In one byte range of a data member of stripe 35, behind the node's back.
                     let data = (0..DISKS).find(|role| {
-                        geometry.data_index(StripeIndex(35), pumice_units::Role(*role as u16)).is_some()
+                        geometry.data_index(StripeIndex(35), pumice_base::units::Role(*role as u16)).is_some()
                     });
                     damage(array, data.unwrap(), 35, 8192, 300);
                 }

@@ -3,13 +3,13 @@
 
 pub(crate) use crate::program::pumice;
 
+use pumice_base::units::{Role, StripeIndex};
 use pumice_parity::gf;
 use pumice_raid::journal::{data_entry, meta_block};
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::v1::{ROLE_JOURNAL, V1};
 use pumice_raid::{FormatSpec, Metadata, Uuid};
-use pumice_units::{Role, StripeIndex};
 use serde_json::Value;
 use std::fs::File;
 use std::os::unix::fs::FileExt;

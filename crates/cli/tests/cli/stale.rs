@@ -3,8 +3,8 @@
 use crate::network::Node;
 use crate::protect::{contains, protect, run};
 use crate::small_array::{Made, RAID5, pumice};
-use pumice_initiator::Controller;
 use pumice_nvme::spec::{Sqe, Status, opcode};
+use pumice_remote::initiator::Controller;
 use std::path::{Path, PathBuf};
 
 const BLOCKS: usize = 2048;

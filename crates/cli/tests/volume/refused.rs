@@ -1,12 +1,12 @@
 //! Refused requests keep nothing: no descriptor, no thread, no lock, no file.
 
 use crate::world::{DRIVE, MIB, Served, World, empty, pattern, pumice};
-use pumice_initiator::{DigestPolicy, Queue};
 use pumice_nvme::host::Options;
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::connect::{DYNAMIC, Data};
 use pumice_offload::{DriveId, DriveMemory, Drives, Grant, MemoryAddress, Presence, Transfer};
+use pumice_remote::initiator::{DigestPolicy, Queue};
 use pumice_remote::{Dial, RemoteNode};
 use std::collections::BTreeMap;
 use std::fs;
@@ -210,7 +210,7 @@ fn a_node_keeps_nothing_of_what_it_refuses() {
 
 /// Every command of the vendor's, with data that mean nothing.
 fn raw(node: &Node, nqn: &str) {
-    let options = pumice_initiator::ConnectOptions {
+    let options = pumice_remote::initiator::ConnectOptions {
         subsystem: nqn.parse().unwrap(),
         host: "nqn.2026-11.example:host3".parse().unwrap(),
         hostid: [3; 16],
@@ -218,7 +218,7 @@ fn raw(node: &Node, nqn: &str) {
         flow_control: true,
         deadline: Duration::from_secs(20),
     };
-    let controller = pumice_initiator::Controller::connect(node.1, options).unwrap();
+    let controller = pumice_remote::initiator::Controller::connect(node.1, options).unwrap();
     let mut queue = controller.queue(1, 16).unwrap();
     for opcode in 0x80..=0xFF {
         for nsid in [1, 2, 9] {

@@ -1,7 +1,7 @@
 //! Drives in files, and processes that serve volumes over them.
 
-use pumice_initiator::DigestPolicy;
 use pumice_offload::DriveId;
+use pumice_remote::initiator::DigestPolicy;
 use pumice_remote::{Dial, RemoteNode};
 use serde_json::Value;
 use std::fs::{self, File};

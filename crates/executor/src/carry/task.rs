@@ -2,9 +2,9 @@
 //! operation left, so that the two always fit.
 
 use crate::pool::Pool;
-use pumice_buffer::{AlignedBuffer, SharedBuffer};
+use pumice_base::buffer::{AlignedBuffer, SharedBuffer};
+use pumice_base::units::Role;
 use pumice_offload::{DriveId, Operation, SumTo, Update};
-use pumice_units::Role;
 use pumice_volume::ActionId;
 use pumice_volume::near::NodeNumber;
 use pumice_volume::rows::BLOCK;

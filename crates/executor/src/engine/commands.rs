@@ -2,9 +2,9 @@
 
 use super::Engine;
 use crate::kept::Kept;
-use pumice_buffer::SharedBuffer;
+use pumice_base::buffer::SharedBuffer;
+use pumice_base::units::Role;
 use pumice_offload::MAX_OPERATION;
-use pumice_units::Role;
 use pumice_volume::log::Record;
 use pumice_volume::near::{NearStep, StretchStep};
 use pumice_volume::rows::{BLOCK, Rows};

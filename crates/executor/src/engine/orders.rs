@@ -8,7 +8,7 @@ use crate::joining::{Joining, NO_NUMBER};
 use crate::kept::Asked;
 use crate::message::Message;
 use crate::state::ControlError;
-use pumice_units::Role;
+use pumice_base::units::Role;
 use pumice_volume::{ClaimId, Event, Request, RequestError};
 
 impl Engine<'_> {

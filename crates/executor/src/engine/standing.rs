@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::state::Status;
-use pumice_units::Role;
+use pumice_base::units::Role;
 use pumice_volume::choice::{Class, Standing, Way};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;

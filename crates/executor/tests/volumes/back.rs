@@ -2,17 +2,17 @@
 
 use crate::proxy::{Proxy, Then};
 use crate::world::{Random, served, spec, stop, wait_for};
+use pumice_base::units::Role;
 use pumice_blockdev::{Asker, BlockDevice, FileDevice, OpenMode, Options};
 use pumice_executor::{ControlError, MemberDrive, OpenOptions, ServedVolume, create, open};
-use pumice_initiator::DigestPolicy;
 use pumice_node::serve::{Backend, Drive, Server};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
 use pumice_raid::Metadata;
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::superblock::v1::V1;
+use pumice_remote::initiator::DigestPolicy;
 use pumice_remote::{Dial, RemoteNode};
-use pumice_units::Role;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;

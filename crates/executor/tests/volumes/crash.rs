@@ -1,10 +1,10 @@
 //! The power goes: what was flushed is there, every other block is old or new.
 
 use crate::world::{BLOCK, Random, World, stop, wait_for};
+use pumice_base::units::Role;
 use pumice_blockdev::BlockDevice;
 use pumice_executor::Consistency;
 use pumice_raid::layout::{Layout, Level};
-use pumice_units::Role;
 use std::collections::BTreeMap;
 
 const SHAPE: (Level, Option<Layout>, u16) = (Level::Raid6, Some(Layout::LeftSymmetric), 5);

@@ -1,11 +1,11 @@
 //! Superblocks that a user of a volume writes into it, where another version has its own.
 
 use crate::world::{World, member, spec, stop, wait_for};
+use pumice_base::units::Role;
 use pumice_blockdev::{BlockDevice, FaultyDevice};
 use pumice_executor::{Consistency, CreateSpec, MemberDrive, OpenError, create, erase, open};
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::{FormatSpec, Metadata, ProbeError, Uuid, probe};
-use pumice_units::Role;
 use std::sync::Arc;
 use std::time::Duration;
 

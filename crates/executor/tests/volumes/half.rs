@@ -1,10 +1,10 @@
 //! Half of the members, and members that are older than the others.
 
 use crate::world::{World, stop, wait_for};
+use pumice_base::units::Role;
 use pumice_blockdev::BlockDevice;
 use pumice_executor::Consistency;
 use pumice_raid::layout::{Layout, Level};
-use pumice_units::Role;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -1,21 +1,21 @@
 //! Volumes over three nodes that make parity: what goes over the host's links, and what is stored.
 
 use crate::world::{Random, spec, stop, wait_for};
+use pumice_base::buffer::SharedBuffer;
+use pumice_base::units::{Role, StripeIndex};
 use pumice_blockdev::BlockDevice;
-use pumice_buffer::SharedBuffer;
 use pumice_executor::{
     Consistency, CreateSpec, Links, MemberDrive, Offload, OpenOptions, PlanSpec, ServedVolume, Way, Work,
     create, open, plan,
 };
-use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
 use pumice_node::serve::{Backend, Drive, HostFaces, Peer, Server, Service};
 use pumice_nvme::controller::Limits;
 use pumice_offload::{DataNode, DriveId, PaceRequest, Presence};
 use pumice_parity::gf;
 use pumice_raid::layout::{Layout, Level};
+use pumice_remote::initiator::DigestPolicy;
 use pumice_remote::{Dial, RemoteNode};
-use pumice_units::{Role, StripeIndex};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;

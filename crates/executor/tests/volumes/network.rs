@@ -1,14 +1,14 @@
 //! A volume over drives of nodes behind sockets.
 
 use crate::world::{Random, World, served, spec, stop, wait_for};
+use pumice_base::units::Role;
 use pumice_blockdev::BlockDevice;
 use pumice_executor::{Consistency, ControlError, MemberDrive, OpenOptions, create, open};
-use pumice_initiator::DigestPolicy;
 use pumice_node::serve::{Backend, Drive, Server};
 use pumice_offload::{DataNode, DriveId};
 use pumice_raid::layout::{Layout, Level};
+use pumice_remote::initiator::DigestPolicy;
 use pumice_remote::{Dial, RemoteNode};
-use pumice_units::Role;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -2,11 +2,11 @@
 //! length, flushes, failures, replacements, restarts; all equations hold when it has stopped.
 
 use crate::world::{Random, World, stop, wait_for};
+use pumice_base::buffer::SharedBuffer;
+use pumice_base::units::Role;
 use pumice_blockdev::BlockDevice;
-use pumice_buffer::SharedBuffer;
 use pumice_executor::{Consistency, ControlError, ServedVolume};
 use pumice_raid::layout::{Layout, Level};
-use pumice_units::Role;
 use std::time::Instant;
 
 fn layouts() -> Vec<(Level, Option<Layout>, u16)> {

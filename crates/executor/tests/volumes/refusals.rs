@@ -1,6 +1,7 @@
 //! Refusals: the device and the field are named, and nothing is written.
 
 use crate::world::{World, member, spec, stop};
+use pumice_base::units::Role;
 use pumice_blockdev::{BlockDevice, FaultyDevice, FileDevice, OpenMode, Options};
 use pumice_executor::{Consistency, ControlError, CreateSpec, MemberDrive, create};
 use pumice_node::{LocalNode, NodeOptions, Peers};
@@ -8,7 +9,6 @@ use pumice_offload::DriveId;
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::superblock::v1::V1;
 use pumice_raid::{FormatSpec, Metadata, Uuid};
-use pumice_units::Role;
 use pumice_volume::log::{Head, MAX_RECORDS, Region, SuperblockMark};
 use std::sync::Arc;
 

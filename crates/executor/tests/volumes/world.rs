@@ -1,5 +1,6 @@
 //! Drives, and a volume over them.
 
+use pumice_base::units::{Role, StripeIndex};
 use pumice_blockdev::{BlockDevice, FaultyDevice};
 use pumice_executor::{
     Consistency, CreateSpec, MemberDrive, Offload, OpenError, OpenOptions, ServedVolume, create, open,
@@ -11,7 +12,6 @@ use pumice_offload::{DataNode, DriveId, PaceRequest};
 use pumice_parity::gf;
 use pumice_raid::geometry::Geometry;
 use pumice_raid::layout::{Layout, Level};
-use pumice_units::{Role, StripeIndex};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

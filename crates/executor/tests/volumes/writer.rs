@@ -1,6 +1,7 @@
 //! Writers that have a volume open, and members that are replaced.
 
 use crate::world::{Random, World, member, stop, wait_for};
+use pumice_base::units::Role;
 use pumice_blockdev::{BlockDevice, HookedDevice};
 use pumice_executor::{Consistency, ControlError, MemberDrive, OpenError, ServedVolume, open, release};
 use pumice_node::{LocalNode, NodeOptions, Peers};
@@ -8,7 +9,6 @@ use pumice_offload::DriveId;
 use pumice_raid::Uuid;
 use pumice_raid::bitmap::Region;
 use pumice_raid::layout::{Layout, Level};
-use pumice_units::Role;
 use pumice_volume::Refusal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

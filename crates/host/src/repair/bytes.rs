@@ -1,7 +1,7 @@
 //! Decodes and encodes fields of the journal and the archive.
 
 use super::record::{OldBytes, Record, SECTOR};
-use pumice_durable::{BadEnvelope, Envelope};
+use pumice_base::durable::{BadEnvelope, Envelope};
 use pumice_raid::Uuid;
 use thiserror::Error;
 

@@ -14,8 +14,8 @@ use super::archive::{EntryId, Kept};
 use super::bytes::{BadField, Fields, MAX_FILE, Versions, put_old};
 use super::record::{Intent, IntentKind, Record};
 use crate::error::HostError;
-use pumice_durable::{BadEnvelope, Envelope, Store, remove, replace};
-use pumice_units::Role;
+use pumice_base::durable::{BadEnvelope, Envelope, Store, remove, replace};
+use pumice_base::units::Role;
 use std::cell::Cell;
 use std::io;
 use std::path::PathBuf;
@@ -227,7 +227,7 @@ impl Waiting {
 mod tests {
     use super::*;
     use crate::repair::record::OldBytes;
-    use pumice_durable::FaultyStore;
+    use pumice_base::durable::FaultyStore;
     use pumice_raid::Uuid;
 
     fn intent() -> Intent {

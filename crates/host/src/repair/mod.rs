@@ -29,10 +29,10 @@ use crate::stripes::{Stripes, Tags};
 use crate::target::{Target, View};
 pub(crate) use plan::syndromes;
 use plan::{BlockPlan, Grain, Rewrite, plan_convicted, plan_located, plan_lost, plan_parity};
+use pumice_base::telemetry::Ledger;
+use pumice_base::units::Role;
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_raid::diagnosis::{BLOCK, Diagnosis, Verdict};
-use pumice_telemetry::Ledger;
-use pumice_units::Role;
 use std::ops::Range;
 use write::{Bytes, write};
 

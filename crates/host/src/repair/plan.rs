@@ -4,12 +4,12 @@
 use super::policy::Refusal;
 use crate::sectors::{Block, Run};
 use crate::testimony::{JudgedRun, TagVerdict, judge_tags};
+use pumice_base::units::Role;
 use pumice_parity::array_layout::Redundancy;
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::gf::add_scaled;
 use pumice_parity::locate::error_values;
 use pumice_raid::diagnosis::{Diagnosis, diagnose_window};
-use pumice_units::Role;
 
 /// New bytes of one member.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! The records of a repair: ranges of members, with the bytes before and after.
 
 use crate::target::Target;
+use pumice_base::units::Role;
 use pumice_raid::Uuid;
-use pumice_units::Role;
 
 /// The unit that a drive writes atomically, and in which bytes are lost.
 pub const SECTOR: usize = 512;

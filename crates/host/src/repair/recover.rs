@@ -218,7 +218,7 @@ fn holds_with_new(target: &Target, intent: &Intent, start: u32, len: u32) -> Res
     while at < len {
         let piece = reader.window_bytes().min(len - at);
         let window = reader.read(intent.stripe, start + at, piece)?;
-        let ours = |role: &pumice_units::Role| intent.records.iter().any(|record| record.role == *role);
+        let ours = |role: &pumice_base::units::Role| intent.records.iter().any(|record| record.role == *role);
         if window.holes.iter().any(|(role, _)| !ours(role)) {
             return Ok(false);
         }

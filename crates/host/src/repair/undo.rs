@@ -10,9 +10,9 @@ use super::write::{Bytes, cannot_restore, why_not};
 use crate::error::HostError;
 use crate::stripes::read_raw;
 use crate::target::Target;
+use pumice_base::telemetry::Ledger;
 use pumice_offload::ErrorKind;
 use pumice_raid::Uuid;
-use pumice_telemetry::Ledger;
 use sha2::{Digest, Sha256};
 
 /// Undoes one entry, and returns the number of the undo's own.

@@ -6,9 +6,9 @@ use super::record::{Intent, IntentKind, Record};
 use crate::error::HostError;
 use crate::stripes::read_raw;
 use crate::target::{Member, Target};
+use pumice_base::units::Role;
 use pumice_offload::{ErrorKind, TaggedDrives};
 use pumice_protect::origin::RestoredTag;
-use pumice_units::Role;
 use std::ops::Range;
 
 /// The side of an intent: its old or its new bytes.

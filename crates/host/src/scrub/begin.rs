@@ -12,8 +12,8 @@ use crate::state::{Before, MAX_SAVED_FINDINGS, PassKey, SavedPass, Shape, StateF
 use crate::stop::Stop;
 use crate::target::Target;
 use crate::{Method, date};
+use pumice_base::units::format_date;
 use pumice_raid::diagnosis::Diagnosis;
-use pumice_units::format_date;
 use std::ops::Range;
 
 /// The initial state of a pass.

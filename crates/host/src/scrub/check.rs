@@ -9,6 +9,7 @@ use crate::Method;
 use crate::error::HostError;
 use crate::relay::bring;
 use crate::target::{Share, View};
+use pumice_base::telemetry::Ledger;
 use pumice_offload::{
     ErrorKind, Grant, MemoryAddress, Mode, NodeError, ParityCommand, ParityResult, Rule, Source, Transfer,
     Window,
@@ -16,7 +17,6 @@ use pumice_offload::{
 use pumice_parity::fingerprint::{Decoded, PowerSums};
 use pumice_parity::kernels::Kernels;
 use pumice_parity::seed::Seed;
-use pumice_telemetry::Ledger;
 use std::ops::Range;
 
 /// Accumulators while halving a bad batch: enough that the chance to lose a stripe stays

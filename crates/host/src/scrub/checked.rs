@@ -1,9 +1,9 @@
 //! The result of a check: suspects, and places that could not be read.
 
 use crate::target::{Share, View};
+use pumice_base::telemetry::Ledger;
+use pumice_base::units::Role;
 use pumice_offload::{ParityResult, TagReport, Unread};
-use pumice_telemetry::Ledger;
-use pumice_units::Role;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 

@@ -9,9 +9,9 @@ use crate::error::HostError;
 use crate::pass::{Course, StopReason};
 use crate::premises::{Conclusion, Difference, Premises, ReadMember, SuperblocksNow};
 use crate::target::Target;
+use pumice_base::units::Role;
 use pumice_raid::assembly::AgainError;
 use pumice_raid::{Array, ProbeError};
-use pumice_units::Role;
 use std::time::{Duration, Instant};
 
 /// Between two looks at the end of a pass.

@@ -14,14 +14,14 @@ use crate::sectors::{Block, Run};
 use crate::stripes::{Stripes, Tags};
 use crate::target::{Target, View};
 use crate::testimony::{JudgedRun, TagVerdict, acquits, judge_tags, lost, runs, wrong_blocks};
+use pumice_base::telemetry::Ledger;
+use pumice_base::units::Role;
 use pumice_offload::{
     Activity, Grant, MemoryAddress, Mode, ParityCommand, ParityResult, RESULT_HEADER_BYTES, Rule, Source,
     Transfer, Unread, Window, Writes,
 };
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_raid::diagnosis::{BLOCK, Diagnosis, Evidence, Gap, MOST_WRONG, Verdict, diagnose_window, join};
-use pumice_telemetry::Ledger;
-use pumice_units::Role;
 use std::collections::BTreeSet;
 
 /// Bytes of a chunk that are examined together before the block-by-block examination.

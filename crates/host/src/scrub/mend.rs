@@ -12,7 +12,7 @@ use crate::finding::{Doubt, Finding, Verdict};
 use crate::locks::Purpose;
 use crate::pass::{Course, StopReason};
 use crate::repair::{Occasion, Refusal, Repaired, Repairer, Site};
-use pumice_telemetry::Ledger;
+use pumice_base::telemetry::Ledger;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most looks at one stripe: after a repair makes it readable or consistent, the stripe is judged

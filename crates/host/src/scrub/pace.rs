@@ -7,7 +7,7 @@ use crate::error::HostError;
 use crate::pass::Observer;
 use crate::stop::Stop;
 use crate::target::Target;
-use pumice_units::format_date;
+use pumice_base::units::format_date;
 use std::time::{Duration, Instant};
 
 /// Longest time between two questions while it waits: another host may have changed the pace, and a

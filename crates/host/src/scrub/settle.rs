@@ -9,9 +9,9 @@ use crate::error::HostError;
 use crate::finding::{Clause, Unsettled};
 use crate::stop::Stop;
 use crate::target::{Target, View};
+use pumice_base::telemetry::Ledger;
+use pumice_base::units::Rules;
 use pumice_raid::diagnosis::{Certainty, Diagnosis, Verdict};
-use pumice_telemetry::Ledger;
-use pumice_units::Rules;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

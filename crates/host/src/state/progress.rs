@@ -6,12 +6,12 @@ use crate::finding::Finding;
 use crate::order::Order;
 use crate::pattern::Pattern;
 use crate::premises::Premises;
-use pumice_durable::{BadEnvelope, Envelope};
+use pumice_base::durable::{BadEnvelope, Envelope};
+use pumice_base::telemetry::Ledger;
 use pumice_offload::MAX_STRIPES;
 use pumice_parity::seed::Seed;
 use pumice_raid::Uuid;
 use pumice_raid::arrangement::Arrangement;
-use pumice_telemetry::Ledger;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ops::Range;
 

@@ -1,9 +1,9 @@
 //! Faults of a stripe.
 
 use crate::world::{World, noise};
+use pumice_base::units::StripeIndex;
 use pumice_blockdev::BlockDevice;
 use pumice_parity::gf;
-use pumice_units::StripeIndex;
 use std::collections::BTreeSet;
 
 /// Bytes of a sector of the test devices.

@@ -1,8 +1,8 @@
 //! A node of this process that differs from others in the one thing that a test is about.
 
 use crate::world::{UUID, World};
+use pumice_base::buffer::AlignedBuffer;
 use pumice_blockdev::BlockDevice;
-use pumice_buffer::AlignedBuffer;
 use pumice_host::target::{Member, Target};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{

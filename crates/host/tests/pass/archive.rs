@@ -2,8 +2,8 @@
 
 use crate::crash::damaged;
 use crate::world::{Notes, RAID5, UUID, World, options, pass, patch};
+use pumice_base::durable::FaultyStore;
 use pumice_blockdev::BlockDevice;
-use pumice_durable::FaultyStore;
 use pumice_host::error::HostError;
 use pumice_host::pass::StopReason;
 use pumice_host::repair::archive::{Entry, Status};

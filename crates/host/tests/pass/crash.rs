@@ -2,6 +2,7 @@
 
 use crate::progress::raised;
 use crate::world::{Kind, Notes, RAID6, UUID, World, noise, options, pass};
+use pumice_base::units::Role;
 use pumice_host::error::HostError;
 use pumice_host::pass::StopReason;
 use pumice_host::repair::RepairPolicy;
@@ -9,7 +10,6 @@ use pumice_host::repair::{Recovery, recover};
 use pumice_host::scrub::{Options, Outcome, run};
 use pumice_host::state::StateFiles;
 use pumice_host::stop::Stop;
-use pumice_units::Role;
 
 /// Points at which the power goes.
 const POINTS: u64 = 1000;

@@ -1,6 +1,7 @@
 //! Damage of every kind, in every layout, by every method.
 
 use crate::world::{Kind, RAID5, RAID6, UUID, World, noise, options, pass};
+use pumice_base::units::{Role, StripeIndex};
 use pumice_host::Method;
 use pumice_host::finding::{Certainty, Verdict};
 use pumice_host::pass::StopReason;
@@ -9,7 +10,6 @@ use pumice_host::scrub::Options;
 use pumice_host::state::StateFiles;
 use pumice_parity::gf;
 use pumice_raid::layout::{Layout, Level};
-use pumice_units::{Role, StripeIndex};
 
 fn kinds() -> Vec<Kind> {
     let mut out = vec![Kind { level: Level::Raid4, layout: None, disks: 5, ..RAID6 }];

@@ -1,8 +1,10 @@
 //! A journal that waits: when it is settled, when it is kept, when it goes to the archive.
 
 use crate::world::{Notes, RAID6, UUID, World, options, patch};
+use pumice_base::durable::{FaultyStore, Store};
+use pumice_base::telemetry::Ledger;
+use pumice_base::units::Role;
 use pumice_blockdev::BlockDevice;
-use pumice_durable::{FaultyStore, Store};
 use pumice_host::error::HostError;
 use pumice_host::repair::archive::Status;
 use pumice_host::repair::{
@@ -14,8 +16,6 @@ use pumice_host::state::StateFiles;
 use pumice_host::stop::Stop;
 use pumice_host::target::Target;
 use pumice_raid::Uuid;
-use pumice_telemetry::Ledger;
-use pumice_units::Role;
 use std::sync::Arc;
 
 /// An interrupted repair of 4096 bytes of member 1 in stripe 1: the journal waits, nothing is

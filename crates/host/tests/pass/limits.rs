@@ -2,13 +2,13 @@
 
 use crate::progress::raised;
 use crate::world::{Notes, RAID6, UUID, World, options};
+use pumice_base::units::Role;
 use pumice_host::members::StripeRange;
 use pumice_host::pass::StopReason;
 use pumice_host::report::{ArrayResult, Report};
 use pumice_host::scrub::{Options, run};
 use pumice_host::state::StateFiles;
 use pumice_host::stop::Stop;
-use pumice_units::Role;
 
 #[test]
 fn a_pass_that_stops_at_too_many_findings_is_gone_on_with_to_its_end() {

@@ -2,13 +2,13 @@
 
 use crate::progress::raised;
 use crate::world::{Notes, RAID6, World, options, pass};
+use pumice_base::units::Role;
 use pumice_host::error::HostError;
 use pumice_host::locks::{Purpose, StripeLock, StripeLocks};
 use pumice_host::scrub::{Options, run};
 use pumice_host::stop::Stop;
 use pumice_host::target::Target;
 use pumice_offload::PaceRequest;
-use pumice_units::Role;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;

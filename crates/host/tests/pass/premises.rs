@@ -2,6 +2,7 @@
 
 use crate::progress::raised;
 use crate::world::{Notes, RAID6, UUID, World, options, patch};
+use pumice_base::units::Role;
 use pumice_host::finding::Finding;
 use pumice_host::pass::{Observer, Progress, StopReason};
 use pumice_host::report::{ArrayResult, Report};
@@ -9,7 +10,6 @@ use pumice_host::scrub::{Options, run};
 use pumice_host::state::StateFiles;
 use pumice_host::stop::Stop;
 use pumice_raid::superblock::v1::{ROLE_FAULTY, V1};
-use pumice_units::Role;
 
 /// Changes superblocks when some stripes are checked.
 struct Meddler<'w> {

@@ -1,7 +1,8 @@
 //! Interruption and resumption.
 
 use crate::world::{Notes, RAID6, UUID, World, options, pass};
-use pumice_durable::{Envelope, FaultyStore, Store};
+use pumice_base::durable::{Envelope, FaultyStore, Store};
+use pumice_base::units::Role;
 use pumice_host::Method;
 use pumice_host::error::HostError;
 use pumice_host::finding::Finding;
@@ -14,7 +15,6 @@ use pumice_host::state::StateFiles;
 use pumice_host::stop::Stop;
 use pumice_raid::Uuid;
 use pumice_raid::plan::SkipReason;
-use pumice_units::Role;
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;

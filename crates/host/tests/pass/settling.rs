@@ -3,12 +3,12 @@
 
 use crate::altered::{Altered, Seen, Served};
 use crate::world::{Kind, RAID6, World, options, pass, patch};
+use pumice_base::units::Role;
 use pumice_blockdev::BlockDevice;
 use pumice_host::finding::{Clause, Unsettled, Verdict};
 use pumice_host::scrub::{Options, Outcome};
 use pumice_offload::AssociatedHost;
 use pumice_raid::Metadata;
-use pumice_units::Role;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! Acts that a repair must never do: `docs/design/repair.md`, rule by rule.
 
 use crate::world::{Kind, RAID5, RAID6, UUID, World, noise, options, pass};
+use pumice_base::units::{Role, StripeIndex};
 use pumice_host::finding::{Doubt, Finding, Strength, Verdict};
 use pumice_host::pattern::Pattern;
 use pumice_host::repair::RepairPolicy;
@@ -8,7 +9,6 @@ use pumice_host::scrub::{Options, Outcome};
 use pumice_host::state::StateFiles;
 use pumice_host::{ErrorLimit, Method};
 use pumice_parity::gf;
-use pumice_units::{Role, StripeIndex};
 use std::time::Duration;
 
 const LARGE: u64 = 128 << 10;

@@ -2,6 +2,7 @@
 //! becomes of them where the array has changed.
 
 use crate::world::{Kind, RAID6, UUID, World, options, pass, patch};
+use pumice_base::units::Role;
 use pumice_blockdev::{BlockDevice, HookedDevice};
 use pumice_host::finding::{Unsettled, Verdict};
 use pumice_host::pass::StopReason;
@@ -11,7 +12,6 @@ use pumice_host::state::StateFiles;
 use pumice_raid::plan::SkipReason;
 use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::v1::V1;
-use pumice_units::Role;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -1,13 +1,13 @@
 //! Sectors that a drive does not give back.
 
 use crate::world::{RAID5, RAID6, UUID, World, options, pass};
+use pumice_base::units::Role;
 use pumice_host::Method;
 use pumice_host::finding::{Certainty, Verdict};
 use pumice_host::pass::StopReason;
 use pumice_host::repair::RepairPolicy;
 use pumice_host::scrub::Options;
 use pumice_host::state::StateFiles;
-use pumice_units::Role;
 
 #[test]
 fn an_unreadable_sector_is_a_finding_by_every_method_and_hides_nothing_else() {

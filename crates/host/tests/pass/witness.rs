@@ -3,6 +3,7 @@
 use crate::altered::Altered;
 use crate::premises::AfterSome;
 use crate::world::{Kind, RAID5, RAID6, UUID, World, options, pass};
+use pumice_base::units::Role;
 use pumice_blockdev::{BlockDevice, MemoryDevice};
 use pumice_host::Method;
 use pumice_host::finding::{Certainty, Doubt, Misdirected, Says, Strength, Verdict};
@@ -16,7 +17,6 @@ use pumice_protect::origin::Origin;
 use pumice_tags::file::{SharedMedium, TagFile};
 use pumice_tags::geometry::Geometry;
 use pumice_tags::{DeviceMedium, TaggedDevice};
-use pumice_units::Role;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -163,7 +163,7 @@ fn two_damaged_members_of_a_stripe_are_both_brought_back() {
     let protected = Protected::written(RAID6, 512);
     let before = protected.world.contents();
     // In the same bytes; in bytes of the same block; in other blocks; and P with data.
-    let map = protected.world.geometry.stripe(pumice_units::StripeIndex(9));
+    let map = protected.world.geometry.stripe(pumice_base::units::StripeIndex(9));
     for (stripe, a, at, b, other) in [
         (2, Role(0), 4096, Role(3), 4096),
         (5, Role(1), 8192, Role(4), 8192 + 1000),

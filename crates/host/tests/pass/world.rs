@@ -1,5 +1,6 @@
 //! An array in memory, made by the md writer, with content made up from a seed.
 
+use pumice_base::units::{Role, StripeIndex};
 use pumice_blockdev::{BlockDevice, FaultyDevice};
 use pumice_host::Method;
 use pumice_host::finding::Finding;
@@ -18,7 +19,6 @@ use pumice_raid::layout::{Layout, Level};
 use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::v1::{ROLE_FAULTY, ROLE_JOURNAL, V1};
 use pumice_raid::{Array, FormatSpec, Metadata, Uuid, assemble, probe};
-use pumice_units::{Role, StripeIndex};
 use std::sync::Arc;
 
 /// Shape of an array.

@@ -4,13 +4,13 @@ use clap::Args;
 use pumice::bench::median;
 use pumice::leaving::{self, Registered};
 use pumice::text::{print, print_json, table};
+use pumice_base::buffer::AlignedBuffer;
+use pumice_base::units::parse_size;
 use pumice_blockdev::{BlockDevice, FileDevice, IoError, MemoryDevice, OpenMode, Options};
-use pumice_buffer::AlignedBuffer;
-use pumice_flash::Random;
-use pumice_flashdrive::{FlashDrive, FlashSpec, Layout};
-use pumice_ftl::{Fingerprint, Scheme};
+use pumice_flash::chip::Random;
+use pumice_flash::device::{FlashDrive, FlashSpec, Layout};
+use pumice_flash::ftl::{Fingerprint, Scheme};
 use pumice_service::failure::Failure;
-use pumice_units::parse_size;
 use serde::Serialize;
 use std::fs::{File, remove_file};
 use std::path::{Path, PathBuf};
@@ -228,13 +228,13 @@ fn drives(args: &FlashArgs) -> Result<Drives, Failure> {
     let Some(folder) = args.folder.as_deref() else {
         let plain = MemoryDevice::try_new("plain", args.capacity);
         let plain = Box::new(plain.map_err(|error| Failure::new(format!("--capacity: {error}")))?);
-        let flash = pumice_flashdrive::in_memory(&spec("flash".into()))?;
+        let flash = pumice_flash::device::in_memory(&spec("flash".into()))?;
         return Ok(Drives { plain, flash, _files: None });
     };
     let name = |what: &str| folder.join(format!("pumice-bench-{}-{what}", std::process::id()));
     let files = ["plain", "flash"].map(|what| Remove::new(name(what)));
     let plain = Box::new(plain_file(&files[0].path, args.capacity)?);
-    let (flash, _) = pumice_flashdrive::open(&spec(files[1].path.clone()), "bench")?;
+    let (flash, _) = pumice_flash::device::open(&spec(files[1].path.clone()), "bench")?;
     Ok(Drives { plain, flash, _files: Some(files) })
 }
 

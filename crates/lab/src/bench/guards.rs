@@ -10,7 +10,7 @@ use clap::Args;
 use pumice::bench::median;
 use pumice::system::thread_seconds;
 use pumice::text::{print, print_json, table};
-use pumice_buffer::AlignedBuffer;
+use pumice_base::buffer::AlignedBuffer;
 use pumice_protect::command::{Prchk, Tags};
 use pumice_protect::format::{Format, Place, Type};
 use pumice_protect::guard::Guard;

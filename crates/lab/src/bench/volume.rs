@@ -9,19 +9,19 @@ use load::{Places, Shape, load};
 use pumice::bench::median;
 use pumice::node_processes::{NodePlace, NodeProcess, start_nodes_at};
 use pumice::text::{print, print_json};
+use pumice_base::units::{Role, parse_size};
 use pumice_blockdev::{BlockDevice, LimitedDevice, MemoryDevice, check_memory};
 use pumice_executor::{
     Consistency, CreateSpec, MemberDrive, Offload, OpenOptions, ServedVolume, Status, VolumeDevice, create,
     open,
 };
-use pumice_initiator::DigestPolicy;
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
 use pumice_raid::layout::{Layout, Level};
 use pumice_remote::RemoteNode;
+use pumice_remote::initiator::DigestPolicy;
 use pumice_service::failure::Failure;
 use pumice_service::remote::connect;
-use pumice_units::{Role, parse_size};
 use serde::Serialize;
 use std::net::IpAddr;
 use std::process::ExitCode;

@@ -3,12 +3,12 @@
 use super::shared::{ShowArgs, file_name};
 use clap::Args;
 use pumice::text::table;
+use pumice_base::units::parse_size;
 use pumice_blockdev::memory_available;
-use pumice_ftl::{Content, Fingerprint, HashTimes, Scheme};
+use pumice_flash::ftl::{Content, Fingerprint, HashTimes, Scheme};
 use pumice_lab::study::flash::{Fdp, Load, Report, Row, Settings, Source, Study, VictimPolicy, study};
 use pumice_lab::study::plot::{Column, Marks, Panel, Rows, grouped};
 use pumice_service::failure::Failure;
-use pumice_units::parse_size;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;

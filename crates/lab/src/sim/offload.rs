@@ -3,10 +3,10 @@
 use super::shared::ShowArgs;
 use clap::{Args, ValueEnum};
 use pumice::text::table;
+use pumice_base::units::{format_binary, format_decimal, parse_size};
 use pumice_lab::study::offload::{Basis, Cell, Method, Outcome, Platform, Report, study};
 use pumice_lab::study::plot::{Axis, Division, Figure, Series};
 use pumice_service::failure::Failure;
-use pumice_units::{format_binary, format_decimal, parse_size};
 use std::process::ExitCode;
 
 /// Drives of an array: as many as md has.

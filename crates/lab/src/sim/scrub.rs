@@ -3,11 +3,11 @@
 use super::shared::{ShowArgs, TraceArgs, file_name};
 use clap::Args;
 use pumice::text::table;
+use pumice_base::units::parse_duration;
 use pumice_lab::study::plot::{Axis, Division, Figure, Series};
 use pumice_lab::study::scrub::{PolicyName, Report, Study, study};
 use pumice_pacer::{Goal, Percentile};
 use pumice_service::failure::Failure;
-use pumice_units::parse_duration;
 use std::process::ExitCode;
 
 /// Compares policies on a trace.

@@ -2,7 +2,7 @@
 
 use super::YEAR;
 use crate::time::DAY;
-use pumice_units::{parse_duration, parse_size};
+use pumice_base::units::{parse_duration, parse_size};
 use std::path::PathBuf;
 
 /// Parses a duration with a unit, years included, in whole seconds.

@@ -2,8 +2,8 @@
 
 use super::{Fold, Permit, Section};
 use crate::memory::{MemoryAccess, further};
+use pumice_base::telemetry::Ledger;
 use pumice_offload::{MemoryAddress, NodeError, ParityCommand, ParityResult};
-use pumice_telemetry::Ledger;
 
 /// Bytes of a section over all sources. A command may have 1920 of them, and each as long as the
 /// memory of a drive.

@@ -4,8 +4,8 @@
 use super::media::{MediaJob, Share};
 use super::shape::{Shape, Unit};
 use crate::pace::Pacing;
+use pumice_base::buffer::AlignedBuffer;
 use pumice_blockdev::{IoError, Judgement, Reader, read_in_order, step_back};
-use pumice_buffer::AlignedBuffer;
 use pumice_offload::{ErrorKind, NodeError, ParityResult};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};

@@ -6,7 +6,7 @@ use super::shared::Shared;
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
 use pumice_blockdev::ask_silent_peer;
-use pumice_transport::{Socket, prepare};
+use pumice_remote::transport::{Socket, prepare};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 

@@ -1,9 +1,9 @@
 //! Places of the blocks of drives, as the command line and configurations name them.
 
 use super::tagging::{TagFields, Tagging, TaggingError};
+use pumice_base::units::{format_binary, parse_size};
 use pumice_blockdev::{IoError, MarksError, NoMemory};
-use pumice_flashdrive::{FlashError, FlashSpec};
-use pumice_units::{format_binary, parse_size};
+use pumice_flash::device::{FlashError, FlashSpec};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 

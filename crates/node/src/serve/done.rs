@@ -3,7 +3,7 @@
 use super::budget::Held;
 use super::outgoing::Buffer;
 use crate::pace::Foreground;
-use pumice_buffer::SharedBuffer;
+use pumice_base::buffer::SharedBuffer;
 use pumice_nvme::controller::Op;
 use pumice_nvme::spec::Status;
 

@@ -126,7 +126,7 @@ impl Drive {
             }
             Backend::Path(path) | Backend::Plain(path) => {
                 let device = FileDevice::open(path, OpenMode::ReadWrite, Options::default())?;
-                if matches!(backend, Backend::Path(_)) && pumice_flashdrive::is_drive(&device) {
+                if matches!(backend, Backend::Path(_)) && pumice_flash::device::is_drive(&device) {
                     return Err(BackendError::IsFlash(path.display().to_string()));
                 }
                 let real = path.canonicalize().unwrap_or_else(|_| path.clone());
@@ -285,7 +285,7 @@ pub(crate) fn has_visible_face(guard: Guard, block: u32) -> bool {
 mod tests {
     use super::super::backend::DriveSource;
     use super::*;
-    use pumice_flashdrive::FlashSpec;
+    use pumice_flash::device::FlashSpec;
     use pumice_protect::guard::Guard;
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::done::Done;
 use mio::Waker;
-use pumice_transport::Stream;
+use pumice_remote::transport::Stream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -14,8 +14,8 @@
 //! A buffer is sent in place, without a copy, and released when all of it is sent. So waiting data
 //! takes no more memory than was counted for the command.
 
+use pumice_base::buffer::SharedBuffer;
 use pumice_blockdev::BlockDevice;
-use pumice_buffer::SharedBuffer;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::sync::{Arc, RwLockReadGuard};

@@ -4,12 +4,14 @@
 use super::config::Peer;
 use crate::engine::Permit;
 use crate::memory::MemoryAccess;
-use pumice_initiator::{Command, ConnectOptions, Controller, Cut, InitiatorError, Queue, discover_with};
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::log::DiscoveryEntry;
 use pumice_nvme::spec::{Nqn, Sqe, Status};
 use pumice_offload::wire::{self, opcode};
 use pumice_offload::{ErrorKind, Grant, MemoryAddress, NodeError, PeerRange, Transfer};
+use pumice_remote::initiator::{
+    Command, ConnectOptions, Controller, Cut, InitiatorError, Queue, discover_with,
+};
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -251,8 +253,8 @@ fn unreachable(error: &InitiatorError) -> NodeError {
 mod tests {
     use super::*;
     use crate::memory::LocalMemory;
-    use pumice_initiator::DigestPolicy;
     use pumice_offload::{DriveId, Grant};
+    use pumice_remote::initiator::DigestPolicy;
     use std::io::ErrorKind as IoErrorKind;
     use std::net::{Ipv4Addr, TcpListener};
 

@@ -16,7 +16,7 @@ use crate::watch::WriteWatch;
 use pumice_blockdev::BlockDevice;
 use pumice_nvme::controller::{Access, Limits};
 use pumice_protect::block_format::BlockFormat;
-use pumice_transport::Transport;
+use pumice_remote::transport::Transport;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;

@@ -13,7 +13,7 @@ use super::shared::Shared;
 use crate::watch::Writing;
 use pumice_blockdev::BlockDevice;
 use pumice_nvme::controller::{Connection, EndReason, Media, Notice, Windows};
-use pumice_transport::{ByteStream, Stream};
+use pumice_remote::transport::{ByteStream, Stream};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;

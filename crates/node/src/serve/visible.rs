@@ -1,8 +1,8 @@
 //! Execution of commands over a visible face: `docs/design/visible-face.md`.
 
 use super::faults::{Fault, read_fault, write_fault};
+use pumice_base::buffer::{AlignedBuffer, SharedBuffer};
 use pumice_blockdev::{BlockDevice, Tagged};
-use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_nvme::controller::Request;
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_protect::face::{self, CompareStream, FaceCommand, Failure, Operation, VerifyStream, WriteStream};

@@ -4,7 +4,7 @@ use super::{Failed, InterimKey, PIECE, Send};
 use crate::engine::Permit;
 use crate::local::LocalNode;
 use crate::memory::MemoryAccess;
-use pumice_buffer::AlignedBuffer;
+use pumice_base::buffer::AlignedBuffer;
 use pumice_offload::{
     DriveId, ErrorKind, MemoryAddress, Mode, NodeError, ParityCommand, Rule, Source, SumTo, Update,
     UpdateSource, Window,

@@ -22,7 +22,7 @@ mod starving;
 mod superblocks;
 #[path = "../serve/tags.rs"]
 mod tags;
-#[path = "../../../transport/tests/layered/toy.rs"]
+#[path = "../../../remote/tests/layered/toy.rs"]
 mod toy;
 #[path = "../serve/unreadable.rs"]
 mod unreadable;
@@ -33,7 +33,7 @@ mod world;
 /// The transport of the connections in these tests.
 mod over {
     use crate::toy::Toys;
-    use pumice_transport::Transport;
+    use pumice_remote::transport::Transport;
     use std::sync::Arc;
 
     /// A layer.

@@ -3,10 +3,10 @@
 use crate::over::transport;
 use crate::world::{associate, command, connect, host, serve};
 use pumice_blockdev::MemoryDevice;
-use pumice_initiator::{Command, Cut, Exchange, InitiatorError, Patience, Pipeline, discover_over};
 use pumice_node::serve::{Drive, Server};
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Sqe, Status};
+use pumice_remote::initiator::{Command, Cut, Exchange, InitiatorError, Patience, Pipeline, discover_over};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -112,7 +112,7 @@ fn a_cut_ends_a_call_at_once() {
     let server = node();
     let cut = Arc::new(Cut::default());
     let options = host(&server, 1);
-    let made = pumice_initiator::Controller::connect_over(
+    let made = pumice_remote::initiator::Controller::connect_over(
         transport(),
         server.address(),
         options,

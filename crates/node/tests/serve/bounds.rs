@@ -3,10 +3,10 @@
 
 use crate::world::{command, connect, host, serve};
 use pumice_blockdev::{BlockDevice, HookedDevice, MemoryDevice};
-use pumice_initiator::{Command, ConnectOptions};
 use pumice_node::serve::{Backend, Drive};
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::opcode::io;
+use pumice_remote::initiator::{Command, ConnectOptions};
 use std::sync::{Arc, Barrier};
 
 #[test]

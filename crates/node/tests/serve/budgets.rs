@@ -3,7 +3,6 @@
 
 use crate::world::{PATIENCE, associate, command, connect, counter, host, read, serve, serve_within, used};
 use pumice_blockdev::{BlockDevice, HookedDevice, MemoryDevice};
-use pumice_initiator::{Command, Controller, Queue};
 use pumice_node::serve::{Backend, Drive, Server};
 use pumice_nvme::controller::Limits;
 use pumice_nvme::host::{Connection, Event, Options};
@@ -12,6 +11,7 @@ use pumice_nvme::spec::connect::{DYNAMIC, Data, Fields};
 use pumice_nvme::spec::opcode::{FABRICS, admin, fabrics, io};
 use pumice_nvme::spec::property::{cc, csts, offset};
 use pumice_nvme::spec::{Sgl, Sqe};
+use pumice_remote::initiator::{Command, Controller, Queue};
 use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};

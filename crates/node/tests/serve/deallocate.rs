@@ -1,10 +1,10 @@
 //! Dataset Management: only what is to be deallocated is, and an empty range harms nobody.
 
 use crate::world::{command, connect, host, read, run, serve};
-use pumice_initiator::Queue;
 use pumice_node::serve::{Backend, Drive};
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Sqe, Status};
+use pumice_remote::initiator::Queue;
 
 fn manage(queue: &mut Queue, attributes: u32, first: u64, blocks: u32) -> Status {
     let mut list = vec![0; 16];

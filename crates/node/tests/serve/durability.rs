@@ -4,10 +4,10 @@
 
 use crate::world::{command, connect, host, run, serve};
 use pumice_blockdev::{BlockDevice, DirectIo, FaultyDevice, FileDevice, HookedDevice, OpenMode, Options};
-use pumice_initiator::{Command, Queue};
 use pumice_node::serve::Drive;
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Sqe, Status};
+use pumice_remote::initiator::{Command, Queue};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,7 +3,7 @@
 
 use crate::world::{PATIENCE, command, connect, host, run, serve, serve_paced};
 use pumice_blockdev::BlockDevice;
-use pumice_flashdrive::FlashDrive;
+use pumice_flash::device::FlashDrive;
 use pumice_node::serve::{Backend, BackendError, Drive};
 use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::opcode::io;
@@ -14,7 +14,7 @@ use std::time::Instant;
 
 fn flash(path: &Path) -> Arc<FlashDrive> {
     let spec = format!("{},capacity=4MiB,dedup=offline", path.display()).parse().unwrap();
-    Arc::new(pumice_flashdrive::open(&spec, "flash").unwrap().0)
+    Arc::new(pumice_flash::device::open(&spec, "flash").unwrap().0)
 }
 
 fn drive(flash: &Arc<FlashDrive>) -> Drive {

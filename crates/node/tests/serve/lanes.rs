@@ -3,10 +3,10 @@
 
 use crate::world::{associate, command, connect, host, read, run, serve};
 use pumice_blockdev::{BlockDevice, HookedDevice, MemoryDevice};
-use pumice_initiator::{Command, ConnectOptions, Controller};
 use pumice_node::serve::{Drive, Server};
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Sqe, Status};
+use pumice_remote::initiator::{Command, ConnectOptions, Controller};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;

@@ -1,11 +1,11 @@
 //! A node on several addresses, and what hosts are shown of it.
 
 use crate::world::{associate, command, host, read, run, serve_at};
-use pumice_initiator::{ConnectOptions, discover};
 use pumice_node::serve::{Backend, Drive};
 use pumice_nvme::spec::log::DiscoveryEntry;
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Nqn, Status};
+use pumice_remote::initiator::{ConnectOptions, discover};
 use std::net::{SocketAddr, TcpListener};
 
 #[test]

@@ -1,10 +1,10 @@
 //! A file behind a drive that another program removes or truncates.
 
 use crate::world::{command, connect, host, read, run, serve};
-use pumice_initiator::{Controller, Queue};
 use pumice_node::serve::{Backend, Drive, Server};
 use pumice_nvme::spec::opcode::{admin, io};
 use pumice_nvme::spec::{Sqe, Status};
+use pumice_remote::initiator::{Controller, Queue};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 

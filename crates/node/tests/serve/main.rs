@@ -23,7 +23,7 @@ mod world;
 
 /// The transport of the connections in these tests.
 mod over {
-    use pumice_transport::{Plain, Transport};
+    use pumice_remote::transport::{Plain, Transport};
     use std::sync::Arc;
 
     /// TCP itself.

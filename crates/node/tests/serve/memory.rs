@@ -2,7 +2,6 @@
 //! command is told by its own status.
 
 use crate::world::{self, PATIENCE, command, connect, host, run, serve};
-use pumice_initiator::{ConnectOptions, Queue};
 use pumice_node::serve::{Backend, Drive};
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Sqe, Status};
@@ -10,6 +9,7 @@ use pumice_offload::wire::{self, opcode};
 use pumice_offload::{
     DriveId, Grant, Hosts, MemoryAddress, Mode, PaceRequest, ParityCommand, Rule, Source, Window,
 };
+use pumice_remote::initiator::{ConnectOptions, Queue};
 use sha2::{Digest, Sha256};
 use std::time::Instant;
 

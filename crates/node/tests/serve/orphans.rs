@@ -2,10 +2,10 @@
 
 use crate::world::{PATIENCE, associate, command, host, serve_on};
 use pumice_blockdev::{BlockDevice, IoError, MemoryDevice};
-use pumice_initiator::{Command, ConnectOptions, Controller, Queue};
 use pumice_node::serve::{Drive, Server};
 use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::opcode::io;
+use pumice_remote::initiator::{Command, ConnectOptions, Controller, Queue};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};

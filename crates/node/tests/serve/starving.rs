@@ -3,12 +3,12 @@
 
 use crate::world::{PATIENCE, associate, command, connect, host, run, serve};
 use pumice_blockdev::{BlockDevice, HookedDevice, MemoryDevice};
-use pumice_initiator::{Command, ConnectOptions, Controller};
 use pumice_node::serve::{Drive, Server};
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_offload::wire::{self, opcode};
 use pumice_offload::{DriveId, Mode, ParityCommand, Rule, Source, Window};
+use pumice_remote::initiator::{Command, ConnectOptions, Controller};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};

@@ -1,7 +1,6 @@
 //! Records that a node keeps of the superblocks that its hosts write.
 
 use crate::world::{PATIENCE, command, connect, host, run, serve};
-use pumice_initiator::Queue;
 use pumice_node::serve::{Backend, Drive};
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Sqe, Status};
@@ -10,6 +9,7 @@ use pumice_offload::wire::{self, opcode};
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::superblock::v1::V1;
 use pumice_raid::{FormatSpec, Metadata, Uuid};
+use pumice_remote::initiator::Queue;
 use std::time::Instant;
 
 const SIZE: u64 = 8 << 20;

@@ -3,11 +3,11 @@
 
 use crate::world::{self, command, connect, host, run, serve};
 use pumice_blockdev::{FileDevice, OpenMode, Options};
-use pumice_initiator::Queue;
 use pumice_node::serve::{Backend, Drive, DriveSource, Server};
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_offload::wire;
+use pumice_remote::initiator::Queue;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;

@@ -3,11 +3,11 @@
 
 use crate::world::{self, command, connect, host, run, serve};
 use pumice_blockdev::MAX_MARKS;
-use pumice_initiator::{ConnectOptions, Controller, Queue};
 use pumice_node::serve::{Backend, Drive, Server};
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::opcode::{admin, io};
 use pumice_nvme::spec::{Sqe, Status, effects};
+use pumice_remote::initiator::{ConnectOptions, Controller, Queue};
 use std::path::Path;
 
 const BLOCKS: u64 = 16_384;

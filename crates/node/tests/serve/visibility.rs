@@ -1,13 +1,13 @@
 //! Reports of a node about itself: the counters over HTTP, and the log.
 
 use crate::world::{PATIENCE, associate, command, connect, host, read, run, serve};
-use pumice_initiator::ConnectOptions;
 use pumice_node::serve::{Backend, Drive, Server};
 use pumice_nvme::pdu::{Digests, IcReq, Kind, push};
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_offload::wire;
 use pumice_offload::{DriveId, Grant, Mode, PaceRequest, ParityCommand, Rule, Source, Window};
+use pumice_remote::initiator::ConnectOptions;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::io::{Read, Write};

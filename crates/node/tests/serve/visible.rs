@@ -9,12 +9,12 @@ mod common;
 
 use crate::world::{connect, host, serve_faces};
 use common::{Checks, Plain, noise};
-use pumice_initiator::{ConnectOptions, Controller, Queue};
 use pumice_node::serve::{Drive, DriveSource, Faces, HostFaces, Server};
 use pumice_nvme::spec::opcode::{admin, io};
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_protect::format::Type;
 use pumice_protect::guard::Guard;
+use pumice_remote::initiator::{ConnectOptions, Controller, Queue};
 use std::collections::BTreeSet;
 
 /// Blocks of a command, and the one of them that is damaged.

@@ -1,7 +1,6 @@
 //! A server on loopback, and hosts that connect to it.
 
 use crate::over::transport;
-use pumice_initiator::{ConnectOptions, Controller, InitiatorError, Queue};
 use pumice_node::NodeOptions;
 use pumice_node::serve::{Drive, HostFaces, ServeError, Server, Service};
 use pumice_nvme::controller::Limits;
@@ -9,6 +8,7 @@ use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_offload::PaceRequest;
+use pumice_remote::initiator::{ConnectOptions, Controller, InitiatorError, Queue};
 use std::net::SocketAddr;
 use std::time::Duration;
 

@@ -6,8 +6,8 @@ use crate::{
     Activity, MAX_UNREADABLE, Mode, ParityCommand, ParityResult, RESULT_HEADER_BYTES, StripeBitmap, Unread,
     Unreadable, Writes,
 };
+use pumice_base::telemetry::Ledger;
 use pumice_parity::fingerprint::PowerSums;
-use pumice_telemetry::Ledger;
 
 /// The bytes of a result.
 #[must_use]

@@ -1,6 +1,6 @@
 //! Reads the state of the same array again, with as few reads as possible.
 
-use pumice_units::{Role, SECTOR};
+use pumice_base::units::{Role, SECTOR};
 use std::ops::Range;
 
 use super::{Array, AssemblyError, Standing, assemble};

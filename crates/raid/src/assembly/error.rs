@@ -1,6 +1,6 @@
 //! The reasons why a set of devices cannot be assembled.
 
-use pumice_units::{Role, Sectors};
+use pumice_base::units::{Role, Sectors};
 
 use crate::foreign::Strangers;
 use crate::layout::Level;

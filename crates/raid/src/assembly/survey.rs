@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use pumice_units::{Role, Sectors};
+use pumice_base::units::{Role, Sectors};
 
 use super::error::{AssemblyError, Note};
 use crate::bad_blocks::Oddity;

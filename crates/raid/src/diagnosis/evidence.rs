@@ -1,13 +1,13 @@
 //! The evidence for a verdict that names one member: rules R11 to R13 of `docs/design/repair.md`.
 
 use super::{Alternative, BLOCK, Verdict};
+use pumice_base::units::Role;
 use pumice_parity::array_layout::Redundancy;
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::evidence::{
     ErrorShape, GAP, Rival, RivalKind, Values, Vectors, fill_rival, mistaken_one_in, repeats_where_damaged,
 };
 use pumice_parity::locate::error_values;
-use pumice_units::Role;
 
 /// Different values that an error must take to be strong evidence with one equation to spare (R12).
 const ENOUGH_VALUES: u32 = 4;

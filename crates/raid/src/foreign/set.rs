@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use pumice_units::{Role, StripeIndex};
+use pumice_base::units::{Role, StripeIndex};
 
 use super::{ContentKind, Signature};
 use crate::geometry::Geometry;

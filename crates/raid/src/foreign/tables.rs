@@ -10,7 +10,7 @@ use super::{Claim, ContentKind, Signature, at_start};
 use crate::bytes::{u32_at, u64_at};
 use crate::metadata::Metadata;
 use crate::superblock::MAGIC;
-use pumice_units::SECTOR;
+use pumice_base::units::SECTOR;
 
 /// The type of the one partition of a table that only keeps others away from a GPT disk.
 const PROTECTIVE: u8 = 0xEE;

@@ -3,7 +3,7 @@
 
 use super::{Geometry, StripeMap};
 use crate::layout::{Layout, Level};
-use pumice_units::{Role, StripeIndex};
+use pumice_base::units::{Role, StripeIndex};
 
 impl Geometry {
     /// The places of P and Q in `stripe`.

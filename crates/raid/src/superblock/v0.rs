@@ -3,7 +3,7 @@
 //!
 //! Only little-endian superblocks are read; one of a big-endian host is recognised and refused.
 
-use pumice_units::{Role, Sectors};
+use pumice_base::units::{Role, Sectors};
 
 use super::features::Features;
 use super::{MAGIC, Position, Reshape, Resync, Superblock, checksum, level_unknown};

@@ -1,7 +1,7 @@
 //! The superblock of versions 1.0, 1.1 and 1.2: one structure in three places. Byte map in
 //! `docs/reference/on-disk/md.md`.
 
-use pumice_units::{Role, Sectors};
+use pumice_base::units::{Role, Sectors};
 
 use super::features::Features;
 use super::{

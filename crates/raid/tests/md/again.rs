@@ -2,13 +2,13 @@
 //! make.
 
 use crate::devices::{Sparse, make, parse, records, spec};
+use pumice_base::units::Role;
 use pumice_raid::assembly::AgainError;
 use pumice_raid::journal::Journal;
 use pumice_raid::layout::Level;
 use pumice_raid::plan::{Extent, SkipReason, Treatment};
 use pumice_raid::superblock::v1::V1;
 use pumice_raid::{Array, FormatSpec, MemberRecord, Metadata, ReadAt, assemble, probe};
-use pumice_units::Role;
 use std::cell::Cell;
 use std::io;
 

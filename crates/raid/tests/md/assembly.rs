@@ -1,13 +1,13 @@
 //! Sets of devices that fit, and sets that do not.
 
 use crate::devices::{make, records, spec};
+use pumice_base::units::{Role, Sectors, StripeIndex};
 use pumice_raid::assembly::{Note, Standing, State, group};
 use pumice_raid::inspect::MemberState;
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::{Position, Reshape, Resync};
 use pumice_raid::{AssemblyError, FormatSpec, InspectReport, MemberRecord, Metadata, Uuid, assemble};
-use pumice_units::{Role, Sectors, StripeIndex};
 
 type Set = Vec<(String, MemberRecord)>;
 

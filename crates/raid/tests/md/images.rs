@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use pumice_base::units::{Role, StripeIndex};
 use pumice_parity::gf;
 use pumice_raid::assembly::State;
 use pumice_raid::plan::{Extent, Treatment};
 use pumice_raid::superblock::Position;
 use pumice_raid::{Array, InspectReport, MemberRecord, Metadata, ReadAt, assemble, probe};
-use pumice_units::{Role, StripeIndex};
 use sha2::{Digest, Sha256};
 
 struct Image(File);

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use pumice_base::units::{Role, StripeIndex};
 use pumice_raid::geometry::Geometry;
 use pumice_raid::layout::{Layout, Level};
-use pumice_units::{Role, StripeIndex};
 
 const TABLE: &str = include_str!("../data/layouts.txt");
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use crate::devices::{make, records, spec};
+use pumice_base::units::{Sectors, StripeIndex};
 use pumice_raid::area::Area;
 use pumice_raid::bitmap::{Bitmap, Header, LOCKLESS_START, MAGIC};
 use pumice_raid::layout::Level;
@@ -13,7 +14,6 @@ use pumice_raid::plan::{Extent, SkipReason, Treatment};
 use pumice_raid::ppl::{Entry, Ppl};
 use pumice_raid::superblock::Resync;
 use pumice_raid::{Array, MemberRecord, Metadata, assemble};
-use pumice_units::{Sectors, StripeIndex};
 
 /// 63 MiB of 64 KiB chunks.
 const STRIPES: u64 = 1008;

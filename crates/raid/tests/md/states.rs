@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::devices::{parse, records};
+use pumice_base::units::{Role, StripeIndex};
 use pumice_raid::assembly::{Note, State};
 use pumice_raid::bitmap::Region;
 use pumice_raid::inspect::MemberState;
@@ -11,7 +12,6 @@ use pumice_raid::ppl::Ppl;
 use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::v1::{MAX_BYTES, V1};
 use pumice_raid::{Array, AssemblyError, InspectReport, MemberRecord, Metadata, ReadAt, assemble};
-use pumice_units::{Role, StripeIndex};
 
 macro_rules! state {
     ($name:literal) => {

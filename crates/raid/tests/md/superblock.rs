@@ -78,7 +78,7 @@ fn golden_bytes_have_the_known_checksum() {
     assert_eq!((view.level, view.layout, view.raid_disks), (Level::Raid6, Some(Layout::LeftSymmetric), 4));
     assert_eq!(view.name, "host:vol");
     assert_eq!(view.array_uuid.to_string(), "00112233:44556677:8899aabb:ccddeeff");
-    assert_eq!((view.resync, view.position()), (Resync::Done, Position::Active(pumice_units::Role(0))));
+    assert_eq!((view.resync, view.position()), (Resync::Done, Position::Active(pumice_base::units::Role(0))));
     // From sector 16, up to the bad-block log at 24.
     assert_eq!(view.bitmap.map(|area| (area.start, area.sectors)), Some((16, 8)));
 }

@@ -6,14 +6,14 @@ mod updates;
 mod waiting;
 
 use proxy::{Proxy, Then, data_len};
-use pumice_buffer::AlignedBuffer;
-use pumice_initiator::DigestPolicy;
+use pumice_base::buffer::AlignedBuffer;
 use pumice_node::NodeOptions;
 use pumice_node::serve::{Backend, Drive, HostFaces, Peer, Server, Service};
 use pumice_nvme::controller::Limits;
 use pumice_offload::{
     DriveId, DriveMemory, Drives, ErrorKind, Link, MemoryAddress, NodeError, PaceRequest, Piece, Presence,
 };
+use pumice_remote::initiator::DigestPolicy;
 use pumice_remote::{Dial, RemoteNode, log_silence};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};

@@ -2,11 +2,11 @@
 
 use crate::proxy::{Proxy, Then, data_len};
 use crate::{DRIVE, LEN, connect, content, dial, filled, node_of};
+use pumice_base::buffer::{AlignedBuffer, SharedBuffer};
 use pumice_blockdev::{HookedDevice, MemoryDevice};
-use pumice_buffer::{AlignedBuffer, SharedBuffer};
-use pumice_initiator::DigestPolicy;
 use pumice_node::serve::Drive;
 use pumice_offload::{Completion, DriveId, Drives, ErrorKind, Link, Operation, OperationQueue, Tag};
+use pumice_remote::initiator::DigestPolicy;
 use pumice_remote::{Dial, RemoteNode};
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, channel};

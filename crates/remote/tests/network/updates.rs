@@ -2,8 +2,8 @@
 
 use crate::operations::open;
 use crate::{DRIVE, NAME, connect, node_with};
-use pumice_buffer::{AlignedBuffer, SharedBuffer};
-use pumice_initiator::DigestPolicy;
+use pumice_base::buffer::{AlignedBuffer, SharedBuffer};
+use pumice_base::units::Role;
 use pumice_node::serve::{Backend, Drive, Peer, Server};
 use pumice_offload::{
     DataNode, DriveMemory, Drives, ErrorKind, Grant, MemoryAddress, Mode, NodeError, Operation,
@@ -12,7 +12,7 @@ use pumice_offload::{
 };
 use pumice_parity::gf;
 use pumice_remote::RemoteNode;
-use pumice_units::Role;
+use pumice_remote::initiator::DigestPolicy;
 use pumice_volume::log::{Kind, Record};
 use pumice_volume::rows::{Rows, Window as RowWindow};
 use std::collections::VecDeque;

@@ -12,10 +12,10 @@ use crate::file::Appended;
 use crate::group::Group;
 use crate::machine::{Action, Outcome, Request};
 use crate::record::{Change, Record};
+use pumice_base::buffer::{AlignedBuffer, SharedBuffer};
 use pumice_blockdev::{
     BlockDevice, DirectMemory, DirectOperation, DirectRequest, IoError, Operation, Step, SteppedCommand,
 };
-use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};

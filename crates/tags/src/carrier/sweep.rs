@@ -110,7 +110,7 @@ impl Carrier {
 
     /// Leaves out a rule.
     #[cfg(test)]
-    pub(crate) fn keep(&self, rules: pumice_units::Rules<Rule>) {
+    pub(crate) fn keep(&self, rules: pumice_base::units::Rules<Rule>) {
         self.shared().machine.rules = rules;
     }
 

@@ -6,8 +6,8 @@ use super::{TagError, TagFile};
 use crate::geometry::{Geometry, KEPT_HEAD};
 use crate::recovery::Recovery;
 use crate::rules::Rule;
+use pumice_base::durable::Medium;
 use pumice_blockdev::BlockDevice;
-use pumice_durable::Medium;
 
 /// Heads that are written at a time.
 const HEADS_AT_ONCE: u64 = 2048;

@@ -4,8 +4,8 @@ use crate::evidence::Evidence;
 use crate::header::BadHeader;
 use crate::kept::KeptError;
 use crate::record::BadRecord;
+use pumice_base::durable::RingError;
 use pumice_blockdev::IoError;
-use pumice_durable::RingError;
 use std::io;
 use thiserror::Error;
 

@@ -4,8 +4,8 @@ use super::{LOG_ALIGN, SharedMedium, TagError, TagFile};
 use crate::geometry::LOG_AT;
 use crate::header::Header;
 use crate::record::Record;
+use pumice_base::durable::{Medium, Ring};
 use pumice_blockdev::BlockDevice;
-use pumice_durable::{Medium, Ring};
 
 /// A tag file that was read, and belongs to the drive.
 pub(super) struct Examined {

@@ -3,8 +3,8 @@
 use super::{LOG_ALIGN, SharedMedium, TagError};
 use crate::geometry::{Geometry, LOG_AT};
 use crate::record::Record;
-use pumice_buffer::AlignedBuffer;
-use pumice_durable::{Medium, Prepared, Ring, Run};
+use pumice_base::buffer::AlignedBuffer;
+use pumice_base::durable::{Medium, Prepared, Ring, Run};
 
 /// The largest unit of writing that a log is kept in.
 const MOST_UNIT: u32 = 4096;

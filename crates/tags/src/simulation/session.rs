@@ -3,7 +3,7 @@
 use super::put_back::PUT_BACK;
 use super::*;
 use crate::record::Record;
-use pumice_durable::Run;
+use pumice_base::durable::Run;
 
 impl Session<'_> {
     pub(super) fn new_data(&mut self, blocks: &Range<u64>) -> Vec<u8> {

@@ -5,9 +5,9 @@ use crate::geometry::Geometry;
 use crate::rules::Rule;
 use crate::simulation::Random;
 use crate::{DeviceMedium, TaggedDevice};
+use pumice_base::units::Rules;
 use pumice_blockdev::{BlockDevice, MemoryDevice, Reader, Tagged};
 use pumice_protect::guard::Guard;
-use pumice_units::Rules;
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -2,9 +2,9 @@
 
 use super::place::{HEAD_BYTES, HEADS, Region};
 use super::{put, u16_at, u32_at, u64_at};
+use pumice_base::units::Role;
 use pumice_offload::record::Sums;
 use pumice_raid::Uuid;
-use pumice_units::Role;
 
 const MAGIC: [u8; 8] = *b"PUMSTHED";
 /// The version whose records have sums by CRC-32C.

@@ -55,7 +55,7 @@ pub fn region(superblock: &Superblock) -> Result<Region, NoRoom> {
         .into_iter()
         .flatten()
         .chain([own])
-        .map(|area| area.end() * pumice_units::SECTOR)
+        .map(|area| area.end() * pumice_base::units::SECTOR)
         .max()
         .unwrap_or(0)
         .next_multiple_of(BLOCK);
@@ -128,11 +128,11 @@ impl Space {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pumice_base::units::SECTOR;
     use pumice_raid::layout::{Layout, Level};
     use pumice_raid::superblock::BadBlockLogPlace;
     use pumice_raid::superblock::v1::V1;
     use pumice_raid::{FormatSpec, Metadata, Uuid};
-    use pumice_units::SECTOR;
 
     const DATA: u64 = 3 << 20;
 
@@ -188,7 +188,7 @@ mod tests {
     fn a_log_is_never_larger_than_memory_bears() {
         let mut sb = superblock();
         for data in [(1 << 30) + (1 << 20), 1 << 40, u64::MAX / SECTOR * SECTOR / BLOCK * BLOCK] {
-            sb.data_offset = pumice_units::Sectors(data / SECTOR);
+            sb.data_offset = pumice_base::units::Sectors(data / SECTOR);
             let found = region(&sb).unwrap();
             assert_eq!((found.len, found.heads()), (MAX_RECORDS, data - HEADS * HEAD_BYTES));
         }

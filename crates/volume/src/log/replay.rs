@@ -2,7 +2,7 @@
 
 use super::record::{Kind, LoggedBlocks};
 use crate::rows::{Rows, Window};
-use pumice_units::Role;
+use pumice_base::units::Role;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The contents of one member's log.

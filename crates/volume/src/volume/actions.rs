@@ -2,7 +2,7 @@
 
 use super::Owner;
 use crate::action::ActionId;
-use pumice_units::Role;
+use pumice_base::units::Role;
 
 /// Actions that are under way, with who waits for each, and its member.
 ///

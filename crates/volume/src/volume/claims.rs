@@ -7,7 +7,7 @@ use crate::action::{ClaimId, Effect, RequestError};
 use crate::assemble::Rule;
 use crate::rows::Window;
 use crate::sequencer::OpId;
-use pumice_units::Role;
+use pumice_base::units::Role;
 use std::ops::Range;
 
 /// A claim that waits or is granted.

@@ -4,7 +4,7 @@ use super::{Owner, Volume};
 use crate::action::Command;
 use crate::assemble::Rule;
 use crate::intent::Intent;
-use pumice_units::Role;
+use pumice_base::units::Role;
 
 impl Volume {
     pub(super) fn tick(&mut self, now: u64) {

@@ -7,8 +7,8 @@ use crate::log::{Space, SuperblockMark};
 use crate::member::{MemberPlace, State, former_role};
 use crate::near::NodeNumber;
 use crate::rows::Window;
+use pumice_base::units::Role;
 use pumice_raid::superblock::v1::{ROLE_FAULTY, ROLE_SPARE, V1};
-use pumice_units::Role;
 use std::collections::BTreeSet;
 
 /// A device that is to take an empty role.

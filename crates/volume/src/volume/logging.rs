@@ -10,7 +10,7 @@ use crate::member::State;
 use crate::near::PlacedRecord;
 use crate::rows::{BLOCK, Rows, Touch};
 use crate::sequencer::OpId;
-use pumice_units::Role;
+use pumice_base::units::Role;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

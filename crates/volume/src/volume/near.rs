@@ -11,7 +11,7 @@ use crate::near::{
 use crate::plan::RowPlan;
 use crate::rows::{BLOCK, Touch};
 use crate::sequencer::OpId;
-use pumice_units::Role;
+use pumice_base::units::Role;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ use crate::near::NearOp;
 use crate::plan::{Method, RowPlan, Tie};
 use crate::rows::{Rows, Touch, Window};
 use crate::sequencer::OpId;
-use pumice_units::Role;
+use pumice_base::units::Role;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;

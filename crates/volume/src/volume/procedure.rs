@@ -8,7 +8,7 @@ use crate::assemble::Rule;
 use crate::log::Space;
 use crate::member::{State, faulty};
 use crate::rows::Window;
-use pumice_units::Role;
+use pumice_base::units::Role;
 use std::collections::{BTreeSet, VecDeque};
 
 /// Reasons why the superblocks are written.

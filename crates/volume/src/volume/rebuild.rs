@@ -9,7 +9,7 @@ use crate::assemble::Rule;
 use crate::member::{Member, State};
 use crate::rows::{Rows, Window};
 use crate::sequencer::OpId;
-use pumice_units::Role;
+use pumice_base::units::Role;
 
 /// Ticks after which superblocks say how far a rebuild is.
 const SAVED: u32 = 12;

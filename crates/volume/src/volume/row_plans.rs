@@ -4,7 +4,7 @@ use super::Volume;
 use super::operation::{Kind, Op};
 use crate::plan::{RowMap, RowPlan, RowState, Tie};
 use crate::rows::{BLOCK, Touch};
-use pumice_units::Role;
+use pumice_base::units::Role;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -155,9 +155,9 @@ impl Volume {
 mod tests {
     use super::*;
     use crate::plan::Method;
+    use pumice_base::units::StripeIndex;
     use pumice_raid::geometry::Geometry;
     use pumice_raid::layout::{Layout, Level};
-    use pumice_units::StripeIndex;
 
     /// Plans that are kept under the stripe modulo the period fit all those stripes.
     #[test]

@@ -6,7 +6,7 @@ use super::{Owner, Volume};
 use crate::action::{Command, Effect, RequestId};
 use crate::assemble::Rule;
 use crate::member::{CommonHead, Member, State};
-use pumice_units::Role;
+use pumice_base::units::Role;
 
 impl Volume {
     /// The step under way is done on every member.

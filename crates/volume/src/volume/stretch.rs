@@ -12,7 +12,7 @@ use crate::near::{MAX_TERMS, NearTerm, NodeNumber, StretchStep};
 use crate::plan::{RowMap, RowState, Term};
 use crate::rows::Window;
 use crate::sequencer::OpId;
-use pumice_units::Role;
+use pumice_base::units::Role;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -140,7 +140,7 @@ impl Volume {
         let classes = stripes.start..stripes.end.min(stripes.start + self.layout.period());
         let mut factors: Vec<BTreeMap<Role, u8>> = Vec::new();
         for stripe in classes {
-            let map = RowMap::new(&*self.layout, pumice_units::StripeIndex(stripe));
+            let map = RowMap::new(&*self.layout, pumice_base::units::StripeIndex(stripe));
             let plan = map.restore(&state, &BTreeSet::from([role])).ok()?;
             let [output] = &plan.outputs[..] else { return None };
             let factor = |(term, factor): &(Term, u8)| match term {

@@ -2,9 +2,9 @@
 //! one part holds writes of which the bits of the other part know nothing.
 
 use crate::harness::{Setup, World};
+use pumice_base::units::Role;
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::superblock::v1::ROLE_FAULTY;
-use pumice_units::Role;
 use pumice_volume::{Event, Refusal, Request};
 
 /// The only shapes of which two parts can each be run: twice as many members as data members.

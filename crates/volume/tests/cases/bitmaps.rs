@@ -1,8 +1,8 @@
 //! The bitmap alone beside a stripe log of somebody else's, and bitmaps that are out of date.
 
 use crate::harness::{Setup, World};
+use pumice_base::units::Role;
 use pumice_raid::layout::{Layout, Level};
-use pumice_units::Role;
 use pumice_volume::token::Token;
 use pumice_volume::{Event, Refusal, Request};
 

@@ -1,8 +1,8 @@
 //! Claims: whoever has one sees whole rows that stay as they are, whatever is written beside them.
 
 use crate::harness::{Setup, World};
+use pumice_base::units::Role;
 use pumice_raid::layout::{Layout, Level};
-use pumice_units::Role;
 use pumice_volume::assemble::Rule;
 use pumice_volume::{Event, RequestError};
 

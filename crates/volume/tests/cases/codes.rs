@@ -1,11 +1,11 @@
 //! Layouts of codes that correct some sets of losses of a size and not others.
 
 use crate::harness::{Setup, World};
+use pumice_base::units::{Role, StripeIndex};
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::code::{Code, CodeSpec};
 use pumice_parity::gf;
 use pumice_raid::layout::{Layout, Level};
-use pumice_units::{Role, StripeIndex};
 use pumice_volume::plan::{Method, RowMap, RowPlan, RowState, Term, Tie};
 use pumice_volume::rows::{BLOCK, RoleSet, RowLayout};
 use pumice_volume::token::holds;

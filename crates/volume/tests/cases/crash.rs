@@ -4,8 +4,8 @@
 
 use crate::harness::disk::Random;
 use crate::harness::{Fault, Put, Setup, World, first_wrong};
+use pumice_base::units::{Role, StripeIndex};
 use pumice_raid::layout::{Layout, Level};
-use pumice_units::{Role, StripeIndex};
 use pumice_volume::assemble::Rule;
 use pumice_volume::{Command, Outcome, Refusal};
 

@@ -1,8 +1,8 @@
 //! Crashes and failures at chosen steps of the updates of heads and superblocks.
 
 use crate::harness::{Put, Setup, World};
+use pumice_base::units::Role;
 use pumice_raid::layout::{Layout, Level};
-use pumice_units::Role;
 use pumice_volume::{Command, Event, Refusal, Request};
 
 fn setup(level: Level, disks: u16) -> Setup {

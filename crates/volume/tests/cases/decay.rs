@@ -1,8 +1,8 @@
 //! Media that do not give some blocks any more.
 
 use crate::harness::{Setup, World, first_wrong};
+use pumice_base::units::Role;
 use pumice_raid::layout::{Layout, Level};
-use pumice_units::Role;
 use pumice_volume::Request;
 use pumice_volume::assemble::Rule;
 

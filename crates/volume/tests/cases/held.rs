@@ -7,7 +7,7 @@
 use crate::crash::{seeds, setup};
 use crate::harness::model::Versions;
 use crate::harness::{Setup, World, first_wrong};
-use pumice_units::Role;
+use pumice_base::units::Role;
 use pumice_volume::assemble::Rule;
 use pumice_volume::losses::{Host, Losses, Way};
 use pumice_volume::{Request, RequestId};

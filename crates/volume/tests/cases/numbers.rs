@@ -2,9 +2,9 @@
 
 use crate::harness::disk::Disk;
 use crate::harness::{Setup, World};
+use pumice_base::units::Role;
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::superblock::v1::{ROLE_FAULTY, ROLE_SPARE};
-use pumice_units::Role;
 use pumice_volume::{Event, Request};
 
 fn started(seed: u64, disks: u16, log: bool) -> World {

@@ -1,8 +1,8 @@
 //! Copies of members that were taken while the array was in service, and come in their place later.
 
 use crate::harness::{Setup, World};
+use pumice_base::units::Role;
 use pumice_raid::layout::{Layout, Level};
-use pumice_units::Role;
 use pumice_volume::{Event, Request};
 
 /// A member is copied, the array is written and flushed, and stopped or not; then the copy is there

@@ -2,8 +2,8 @@
 //! failures and replacements, and all equations hold whenever nothing is under way.
 
 use crate::harness::{Setup, World};
+use pumice_base::units::Role;
 use pumice_raid::layout::{Layout, Level};
-use pumice_units::Role;
 
 fn layouts() -> Vec<(Level, Option<Layout>, u16)> {
     let mut out = vec![(Level::Raid4, None, 3)];

@@ -1,8 +1,8 @@
 //! A device that was a member takes its role again, and is restored where it has missed writes.
 
 use crate::harness::{Setup, World, first_wrong};
+use pumice_base::units::Role;
 use pumice_raid::layout::{Layout, Level};
-use pumice_units::Role;
 use pumice_volume::assemble::Rule;
 use pumice_volume::{Command, Request};
 

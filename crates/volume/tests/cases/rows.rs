@@ -1,10 +1,10 @@
 //! Every plan of small rows: all layouts, all sets of absent and bad blocks, all sets of touched
 //! ones.
 
+use pumice_base::units::{Role, StripeIndex};
 use pumice_parity::gf;
 use pumice_raid::geometry::Geometry;
 use pumice_raid::layout::{Layout, Level};
-use pumice_units::{Role, StripeIndex};
 use pumice_volume::plan::{Method, RowMap, RowPlan, RowState, Term, Tie};
 use std::collections::{BTreeMap, BTreeSet};
 

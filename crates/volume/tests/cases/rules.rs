@@ -1,8 +1,8 @@
 //! Histories that need one rule of the writer each: without it they go wrong.
 
 use crate::harness::{Fault, Put, Setup, World, first_wrong};
+use pumice_base::units::{Role, StripeIndex};
 use pumice_raid::layout::{Layout, Level};
-use pumice_units::{Role, StripeIndex};
 use pumice_volume::assemble::Rule;
 use pumice_volume::{Command, Event, Request};
 

@@ -3,9 +3,9 @@
 use super::super::bytes::{BadField, Fields, Versions, put_old, put_text};
 use super::super::record::{Intent, IntentKind, OldBytes};
 use super::{EntryId, Occasion};
-use pumice_durable::{BadEnvelope, Envelope};
+use pumice_base::durable::{BadEnvelope, Envelope};
+use pumice_base::units::Role;
 use pumice_raid::Uuid;
-use pumice_units::Role;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 

@@ -7,8 +7,8 @@ mod world;
 
 use super::{is_whole, premises_of, superblocks_now};
 use crate::premises::{Conclusion, Premises, Watch};
+use pumice_base::units::{Role, Rules};
 use pumice_raid::Array;
-use pumice_units::{Role, Rules};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use world::{BATCH, MS, STRIPES, World};

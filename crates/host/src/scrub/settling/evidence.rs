@@ -2,8 +2,8 @@
 
 use super::Moment;
 use crate::finding::Clause;
+use pumice_base::units::Rules;
 use pumice_offload::{AssociatedHost, Hosts};
-use pumice_units::Rules;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -2,12 +2,12 @@
 
 use super::Protected;
 use crate::world::{Kind, RAID5, RAID6, options};
+use pumice_base::units::Role;
 use pumice_blockdev::BlockDevice;
 use pumice_host::Method;
 use pumice_host::finding::{Certainty, Verdict};
 use pumice_host::repair::RepairPolicy;
 use pumice_host::scrub::{Options, Outcome};
-use pumice_units::Role;
 
 /// Parity as well as data, wherever a stripe has them; and then their tags alone. Chunks are so
 /// long that a node reads one stripe at a time: then guards of parity follow from those of the

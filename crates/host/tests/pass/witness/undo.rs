@@ -3,13 +3,13 @@
 
 use super::*;
 use crate::archive::undo_all;
+use pumice_base::telemetry::Ledger;
 use pumice_host::finding::Finding;
 use pumice_host::repair::archive::{Occasion, Status};
 use pumice_host::repair::{EntryId, Intent, IntentKind, OldBytes, Record, Recovery, recover, undo};
 use pumice_host::target::Target;
 use pumice_protect::origin::Opinion;
 use pumice_raid::Uuid;
-use pumice_telemetry::Ledger;
 
 impl Protected {
     fn target(&self, nodes: usize) -> Target {

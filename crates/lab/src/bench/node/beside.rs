@@ -2,7 +2,7 @@
 
 use super::{Failure, Namespace, NodeArgs, Shape, load, process_ns, shapes};
 use pumice::text::{print, print_json, table};
-use pumice_initiator::{Controller, Queue};
+use pumice_remote::initiator::{Controller, Queue};
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Duration;

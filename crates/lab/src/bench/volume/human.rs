@@ -2,7 +2,7 @@
 
 use super::{Document, Latency, Mode, Switch};
 use pumice::text::table;
-use pumice_units::format_binary;
+use pumice_base::units::format_binary;
 
 pub(super) fn human(document: &Document) -> String {
     let place = match document.nodes {

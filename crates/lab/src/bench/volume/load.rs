@@ -1,9 +1,9 @@
 //! Requests to a volume, many in flight by one thread.
 
+use pumice_base::buffer::SharedBuffer;
 use pumice_blockdev::{BlockDevice, IoError};
-use pumice_buffer::SharedBuffer;
 use pumice_executor::{Answers, Ended, ReadBytes, VolumeDevice};
-use pumice_flash::Random;
+use pumice_flash::chip::Random;
 use pumice_service::failure::Failure;
 use std::time::{Duration, Instant};
 

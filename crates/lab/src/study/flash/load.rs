@@ -1,8 +1,8 @@
 //! Generated traces of contents: four kinds of load, on a file system that has aged.
 
 use super::trace::{ContentOp, ContentTrace};
-use pumice_flash::Random;
-use pumice_ftl::ContentId;
+use pumice_flash::chip::Random;
+use pumice_flash::ftl::ContentId;
 use std::fmt;
 use std::str::FromStr;
 

@@ -5,9 +5,9 @@ use super::trace::{ContentOp, ContentTrace};
 use super::victim::VictimPolicy;
 use crate::study::error::StudyError;
 use crate::study::trace::TraceError;
-use pumice_flash::{Geometry, MemoryNand, Nanos, Timing};
-use pumice_ftl::{Config, ContentId, Ftl, FtlError, HashTimes, NoJournal, Placement, Scheme, Tag};
-use pumice_units::format_binary;
+use pumice_base::units::format_binary;
+use pumice_flash::chip::{Geometry, MemoryNand, Nanos, Timing};
+use pumice_flash::ftl::{Config, ContentId, Ftl, FtlError, HashTimes, NoJournal, Placement, Scheme, Tag};
 use serde::Serialize;
 use std::path::PathBuf;
 

@@ -6,8 +6,8 @@
 //! appearance and whose gaps of a second or more are idle.
 
 use crate::study::trace::{TraceError, input, leaps};
-use pumice_flash::Nanos;
-use pumice_ftl::ContentId;
+use pumice_flash::chip::Nanos;
+use pumice_flash::ftl::ContentId;
 use std::collections::HashMap;
 use std::path::Path;
 

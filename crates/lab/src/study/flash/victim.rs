@@ -1,7 +1,7 @@
 //! Policies of garbage collection that are compared with the flash layer's own.
 
-use pumice_flash::Random;
-use pumice_ftl::{BlockFacts, Greedy, Victim};
+use pumice_flash::chip::Random;
+use pumice_flash::ftl::{BlockFacts, Greedy, Victim};
 use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
 

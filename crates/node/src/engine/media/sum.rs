@@ -8,8 +8,8 @@
 use super::{MediaJob, Share};
 use crate::engine::Section;
 use crate::engine::shape::Unit;
+use pumice_base::buffer::AlignedBuffer;
 use pumice_blockdev::{Gathered, Sum, read_judged};
-use pumice_buffer::AlignedBuffer;
 
 impl MediaJob<'_> {
     /// The source that is the XOR of others if the fold finds nothing in a unit, which must be of

@@ -247,12 +247,12 @@ fn a_buffer_that_has_grown_takes_nothing_of_what_a_host_has_for_itself() -> io::
 /// A layer that holds bytes, and sends when it is told to.
 #[derive(Debug)]
 struct Holding {
-    socket: pumice_transport::Socket,
+    socket: pumice_remote::transport::Socket,
     unsent: Arc<std::sync::atomic::AtomicUsize>,
 }
 
 impl ByteStream for Holding {
-    fn socket(&self) -> &pumice_transport::Socket {
+    fn socket(&self) -> &pumice_remote::transport::Socket {
         &self.socket
     }
 

@@ -4,7 +4,7 @@ use super::{FIRST_BUFFER, Look, Socket, Turn};
 use crate::serve::shared::Shared;
 use pumice_blockdev::BlockDevice;
 use pumice_nvme::controller::EndReason;
-use pumice_transport::ByteStream;
+use pumice_remote::transport::ByteStream;
 use std::sync::Arc;
 
 /// A host must take so many bytes of what waits for it in so many nanoseconds, or all of it.

@@ -9,7 +9,7 @@ use crate::watch::WriteWatch;
 use mio::{Poll, Token, Waker};
 use pumice_blockdev::MemoryDevice;
 use pumice_nvme::controller::{Identity, Limits, Subsystem};
-use pumice_transport::Plain;
+use pumice_remote::transport::Plain;
 use std::net::Ipv4Addr;
 use std::sync::Mutex;
 

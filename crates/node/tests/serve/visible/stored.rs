@@ -3,9 +3,9 @@
 use super::*;
 use crate::world::{read, used};
 use pumice_blockdev::{BlockDevice, HookedDevice, MemoryDevice};
-use pumice_initiator::Command;
 use pumice_node::serve::DriveSource;
 use pumice_nvme::pdu::Digests;
+use pumice_remote::initiator::Command;
 use pumice_tags::{TaggedDevice, make_in_memory};
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,8 +1,8 @@
 use super::*;
 use crate::log::{Region, Sums, SuperblockMark, put};
 use crate::rows::{Rows, Window};
+use pumice_base::units::Role;
 use pumice_raid::Uuid;
-use pumice_units::Role;
 
 /// Place where the sums of the blocks begin, and where that of a header lies since version 2
 /// (`docs/reference/on-disk/stripe-log.md`).
@@ -119,7 +119,7 @@ fn a_block_of_the_same_crc_is_not_the_one_that_was_logged() {
     for seed in 0..200_u8 {
         let logged: Vec<u8> = (0..BLOCK as usize).map(|at| (at as u8).wrapping_mul(7) ^ seed).collect();
         let mut other = vec![seed ^ 0x55; BLOCK as usize];
-        pumice_flash::forge_crc32c(&mut other, crc32c::crc32c(&logged));
+        pumice_flash::chip::forge_crc32c(&mut other, crc32c::crc32c(&logged));
         let head = head(region, Role(2), 3, 9 + u64::from(seed));
         let find = |bytes: &[u8], sums| scan(&[&[0; BLOCK as usize], bytes].concat(), &Head { sums, ..head });
         let mut torn = record.encode(head.nonce, BLOCK, &[&logged]);

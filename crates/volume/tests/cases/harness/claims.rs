@@ -1,8 +1,8 @@
 //! Claims of stripes: what lies on the members when one is granted, and that it stays.
 
 use super::{DATA, World};
+use pumice_base::units::{Role, StripeIndex};
 use pumice_parity::gf;
-use pumice_units::{Role, StripeIndex};
 use pumice_volume::rows::BLOCK;
 use pumice_volume::{ClaimId, Event, RequestError};
 use std::collections::BTreeMap;

@@ -2,9 +2,9 @@
 
 use super::disk::{Disk, Random};
 use super::{BLOCK, DATA, Put, SUPERBLOCK, World};
+use pumice_base::units::Role;
 use pumice_raid::Metadata;
 use pumice_raid::superblock::v1::V1;
-use pumice_units::Role;
 use pumice_volume::choice::Preference;
 use pumice_volume::{Action, Command, Event, Outcome, Request, RequestId};
 use std::collections::BTreeSet;

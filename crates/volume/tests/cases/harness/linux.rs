@@ -1,10 +1,10 @@
 //! The same members as Linux would see and run them.
 
 use super::{BLOCK, DATA, SUPERBLOCK, World};
+use pumice_base::units::StripeIndex;
 use pumice_parity::gf;
 use pumice_raid::Metadata;
 use pumice_raid::superblock::v1::{RESYNC_DONE, V1};
-use pumice_units::StripeIndex;
 use pumice_volume::MemberLook;
 use std::collections::BTreeSet;
 

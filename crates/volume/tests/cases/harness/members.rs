@@ -2,10 +2,10 @@
 
 use super::disk::Disk;
 use super::{Nodes, SUPERBLOCK, World};
+use pumice_base::units::Role;
 use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::v1::{ROLE_FAULTY, ROLE_SPARE, V1};
 use pumice_raid::{Metadata, Uuid};
-use pumice_units::Role;
 use pumice_volume::log::{HEAD_BYTES, HEADS, Head, Region, SuperblockMark, highest_serial, newest_head};
 use pumice_volume::{Event, Volume};
 

@@ -2,8 +2,8 @@
 
 use super::disk::Random;
 use super::{BLOCK, Command, Fault, Outcome, World};
+use pumice_base::units::Role;
 use pumice_parity::gf;
-use pumice_units::Role;
 use pumice_volume::RequestId;
 use pumice_volume::near::{NearNodes, NearStep, NearSum, NearTerm, NodeNumber, StretchStep};
 use pumice_volume::sequencer::OpId;

@@ -3,12 +3,12 @@
 mod history;
 
 use history::{Change, Step};
+use pumice_base::units::Role;
 use pumice_raid::assembly::AgainError;
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::v1::{ROLE_FAULTY, ROLE_SPARE, V1};
 use pumice_raid::{Array, FormatSpec, Metadata, ReadAt, Uuid, assemble, probe};
-use pumice_units::Role;
 use std::collections::VecDeque;
 use std::io;
 

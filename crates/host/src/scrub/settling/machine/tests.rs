@@ -17,7 +17,7 @@ fn standing() -> Standing {
         running: false,
         counted: true,
         word: None,
-        clauses: pumice_units::Rules::all(),
+        clauses: pumice_base::units::Rules::all(),
     }
 }
 

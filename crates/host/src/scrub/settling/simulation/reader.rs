@@ -6,8 +6,8 @@ use crate::finding::Clause;
 use crate::scrub::settling::{
     Action, ArrayNow, Decision, Event, HeldBy, HostsSeen, Look, Patience, Records, Settling, Standing, Word,
 };
+use pumice_base::units::Rules;
 use pumice_offload::Activity;
-use pumice_units::Rules;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

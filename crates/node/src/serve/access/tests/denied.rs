@@ -5,7 +5,6 @@ use crate::NodeOptions;
 use crate::serve::shared::Gate;
 use crate::serve::{Drive, Server, Service};
 use pumice_blockdev::{BlockDevice, MemoryDevice};
-use pumice_initiator::{InitiatorError, Queue};
 use pumice_nvme::controller::Limits;
 use pumice_nvme::host::Options;
 use pumice_nvme::pdu::Digests;
@@ -14,7 +13,8 @@ use pumice_nvme::spec::connect::{DYNAMIC, Data};
 use pumice_nvme::spec::opcode::{admin, fabrics, io};
 use pumice_nvme::spec::property::{cc, csts, offset};
 use pumice_offload::PaceRequest;
-use pumice_transport::Plain;
+use pumice_remote::initiator::{InitiatorError, Queue};
+use pumice_remote::transport::Plain;
 use std::sync::Arc;
 use std::time::Duration;
 
