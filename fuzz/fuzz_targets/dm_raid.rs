@@ -7,7 +7,7 @@ use pumice_fuzz::take;
 use pumice_raid::lvm::dm_raid::Superblock;
 use pumice_raid::lvm::group::Group;
 use pumice_raid::lvm::text;
-use pumice_raid::lvm::volume::{Located, Place, RaidVolume, State};
+use pumice_raid::lvm::volume::{ImageState, Located, PvPlace, RaidVolume};
 use pumice_raid::ReadAt;
 
 /// Sectors of an extent, and of what stands in front of the first.
@@ -89,7 +89,7 @@ fuzz_target!(|data: &[u8]| {
         let at = usize::from(u16::from_le_bytes([change[1], change[2]])) % 4608;
         devices[usize::from(change[0]) % IMAGES][(EXTENT * 512) as usize + at] = change[3];
     }
-    let places: Vec<Place> = (0..IMAGES).map(Place::Device).collect();
+    let places: Vec<PvPlace> = (0..IMAGES).map(PvPlace::Device).collect();
     let bytes: Vec<Option<&dyn ReadAt>> = devices.iter().map(|device| Some(device as &dyn ReadAt)).collect();
     let located = Located { group: &group, places: &places, devices: &bytes };
     let r = group.find("r").expect("the volume");
@@ -104,7 +104,7 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(meta[..4], *b"DmRd");
         assert_eq!(meta[12..16], u32::from(image.role.get()).to_le_bytes());
         assert_eq!(meta[16..24], volume.events.to_le_bytes());
-        if let State::Recovering(sectors) = image.state {
+        if let ImageState::Recovering(sectors) = image.state {
             assert!(sectors <= volume.image_sectors);
         }
     }

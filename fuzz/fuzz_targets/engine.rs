@@ -6,7 +6,9 @@ use libfuzzer_sys::fuzz_target;
 use pumice_blockdev::{BlockDevice, MemoryDevice};
 use pumice_fuzz::Bytes;
 use pumice_node::{LocalNode, NodeOptions, Peers};
-use pumice_offload::{DataNode, DriveId, ErrorKind, MemoryAddress, Mode, ParityCommand, Rule, Source, Window};
+use pumice_offload::{
+    DriveId, DriveMemory, ErrorKind, MemoryAddress, Mode, ParityCommand, ParityEngine, Rule, Source, Window,
+};
 use pumice_parity::gf;
 use pumice_parity::seed::Seed;
 use pumice_parity::weights::draw;
