@@ -22,6 +22,7 @@ use pumice_raid::{Array, AssemblyError, Known, MemberRecord, assemble, probe_for
 use std::io::Read;
 use std::net::Shutdown;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -80,6 +81,8 @@ pub(crate) struct Scrubs {
 struct Running {
     stop: Option<Arc<Stop>>,
     thread: Option<JoinHandle<()>>,
+    /// Set once the scrub has read and written its last.
+    ended: Arc<AtomicBool>,
     closed: bool,
 }
 
@@ -95,7 +98,9 @@ impl Scrubs {
         if running.closed {
             return Err(Failure::coded(Code::Stopped, "the volume is being stopped"));
         }
-        if running.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+        // A thread may still tell its client the result: that is no scrub any more.
+        let over = running.ended.load(Ordering::Acquire);
+        if running.thread.as_ref().is_some_and(|thread| !thread.is_finished() && !over) {
             return Err(Failure::coded(Code::ScrubRunning, "a scrub of the volume is under way"));
         }
         let stop = Arc::new(Stop::new());
@@ -106,17 +111,21 @@ impl Scrubs {
             let _ = watched.read(&mut [0]);
             gone.raise();
         })?;
-        let (ours, forms, events) = (Arc::clone(&stop), self.forms, Arc::clone(&self.events));
+        let (ours, forms, log) = (Arc::clone(&stop), self.forms, Arc::clone(&self.events));
+        let now_over = Arc::new(AtomicBool::new(false));
+        running.ended = Arc::clone(&now_over);
         let thread = std::thread::Builder::new().name("scrub".to_owned()).spawn(move || {
             let mut teller = Teller { reply, stop: Arc::clone(&ours), told: Instant::now() };
-            events.emit(Event::ScrubBegun { repairs: order.repair.is_some() && !order.dry_run });
+            log.emit(Event::ScrubBegun { repairs: order.repair.is_some() && !order.dry_run });
             let end = scrub(&control, &order, forms, &ours, &mut teller).map(|(outcome, done)| {
-                events.emit(ended(&outcome));
+                log.emit(ended(&outcome));
                 done
             });
             if let Err(failure) = &end {
-                events.emit(Event::ScrubFailed { why: failure.to_string() });
+                log.emit(Event::ScrubFailed { why: failure.to_string() });
             }
+            // Before its client hears of it: whoever has the result may begin the next scrub.
+            now_over.store(true, Ordering::Release);
             teller.tell(&end.map_or_else(|failure| Answer::Error(failure.fault()), Answer::Done));
             // The client may have gone.
             let _ = teller.reply.stream.shutdown(Shutdown::Both);

@@ -72,7 +72,7 @@ fn errors_have_codes_in_version_2_and_are_texts_in_version_1() {
     assert_eq!(answer(&world, &fail("2").to_string()), json!({ "error": text }));
     assert_eq!(error(&world, fail("2")), ("missing".to_owned(), text.to_owned()));
     let later = answer(&world, r#"{"version":4,"ask":"status"}"#);
-    assert_eq!((&later["version"], &later["error"]["code"]), (&json!(2), &json!("unknown_version")));
+    assert_eq!((&later["version"], &later["error"]["code"]), (&json!(3), &json!("unknown_version")));
 }
 
 #[test]

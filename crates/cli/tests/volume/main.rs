@@ -332,7 +332,7 @@ fn members_that_a_held_volume_has_lost_are_named() {
     assert_eq!(status["survives"]["drives"], 0);
     let (code, text) = world.run(&["list", "--run-dir"], &[world.sockets()]);
     // The last column but one, in lines of 80 columns.
-    let members = ["1 of 3 ", "in sync, ", "lost: 0, ", "1\n"];
+    let members = ["1 of 3 ", "in sync,", "lost: 0,", "1\n"];
     assert!(code == 0 && members.iter().all(|part| text.contains(part)), "{code}: {text}");
     assert_eq!(served.terminate(), Some(3));
 }
