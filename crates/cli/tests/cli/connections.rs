@@ -9,7 +9,7 @@ use pumice_nvme::spec::{Sqe, Status};
 use pumice_remote::initiator::{Command, ConnectOptions, Controller, InitiatorError};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,8 +22,13 @@ fn options(node: &Node) -> ConnectOptions {
 }
 
 fn start(connections: usize) -> Node {
+    // Every address, so a name of its own: nodes of other tests serve meanwhile.
+    static NAMES: AtomicU32 = AtomicU32::new(0);
+    let (process, number) = (std::process::id(), NAMES.fetch_add(1, Ordering::Relaxed));
+    let nqn = format!("nqn.2026-11.example:connections-{process}-{number}");
     let limit = connections.to_string();
-    Node::start(&["--listen", "0.0.0.0:0", "--connections", &limit], &["mem:16MiB".into()])
+    let args = ["--listen", "0.0.0.0:0", "--nqn", &nqn, "--connections", &limit];
+    Node::start(&args, &["mem:16MiB".into()])
 }
 
 fn reachable(node: &Node) -> SocketAddr {
