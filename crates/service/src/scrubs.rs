@@ -81,7 +81,7 @@ pub(crate) struct Scrubs {
 struct Running {
     stop: Option<Arc<Stop>>,
     thread: Option<JoinHandle<()>>,
-    /// Set once the scrub has read and written its last.
+    /// True once the scrub reads and writes no more. Its thread may still tell the client.
     ended: Arc<AtomicBool>,
     closed: bool,
 }

@@ -145,7 +145,7 @@ fn end_serving(world: &World) {
             _ => world.trouble(format!("the serving process ended with {status}")),
         },
     }
-    // Those of volumes, and those of scrubs in a folder of their own, which stays.
+    // Volumes have sockets in the run folder, scrubs in `scrubs` below it. The folder stays.
     let left: Vec<_> = ["run", "run/scrubs"]
         .into_iter()
         .filter_map(|folder| std::fs::read_dir(world.path(folder)).ok())

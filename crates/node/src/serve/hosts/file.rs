@@ -47,7 +47,7 @@ impl Paths {
             policy: policy(self.hashes.as_deref(), self.groups.as_deref())?,
         };
         let needs = |given: bool, field: &str| match given && keys.key.is_empty() {
-            true => Err(format!("{field}: it needs `key`: who proves nothing is not answered")),
+            true => Err(format!("{field}: it needs `key`, which the host proves")),
             false => Ok(()),
         };
         needs(!keys.controller_key.is_empty(), "controller_key")?;
